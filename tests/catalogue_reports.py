@@ -65,19 +65,14 @@ def catalogue_report(
         for line in catalog.plan(catalog.CATALOG, declared, profile, instance)
         if peers or line.check not in (PAIRS, REACHABILITY, *CHECKS)
     )
+    wanted = [line for line in plan if line.skip is None]
     rows = [
         Observation(line.check, subject, Outcome.MEASURED, 1.5, metrics, started_s=2.0)
-        for line in plan
-        if line.skip is None
-        for subject, metrics in _of_check(
-            line, policy.checks.get(line.check, CheckPolicy()), declared, instance
-        )
-    ] + [
-        row
-        for line in plan
-        if line.skip is None and line.check in CHECKS
-        for row in _tournament(line, declared, profile)
+        for line in wanted
+        for subject, metrics in _of_check(line, policy.checks.get(line.check), declared, instance)
     ]
+    for line in (line for line in wanted if line.check in CHECKS):
+        rows += _tournament(line, declared, profile)
     found = tuple(
         Node(name, rank, "one", "c" * 64, True, {"host": name, "boot_id": f"{rank:032x}"}, WHEN)
         for rank, name in enumerate(names)
@@ -129,14 +124,14 @@ def _labels(rule: Rule, known: RuleContext, held: Value) -> Value:
 
 
 def _of_check(
-    planned: Planned, line: CheckPolicy, declared: Declared, instance: Instance
+    planned: Planned, line: CheckPolicy | None, declared: Declared, instance: Instance
 ) -> list[tuple[str, dict[str, Value]]]:
     names = declared.node_names
     if planned.check in CHECKS:
         return []
     if planned.check in (PAIRS, REACHABILITY):
         return [(name, _towards([n for n in names if n != name])) for name in names]
-    metrics = _metrics(planned, line, max(instance.gpus, 1), instance)
+    metrics = _metrics(planned, line or CheckPolicy(), max(instance.gpus, 1), instance)
     if planned.scope is Scope.CLUSTER:
         return [(CLUSTER, metrics)]
     if planned.scope is Scope.NODE:
@@ -153,11 +148,8 @@ def _tournament(planned: Planned, declared: Declared, profile: Profile) -> list[
         row(rank, declared.nodes, per, lambda one, other: {}, planned.check, profile, 45.0)
         for rank in range(declared.ranks)
     ]
-    kept = [{name: one.metrics[name] for name in planned.metrics} for one in rows]
-    return [
-        replace(one, seconds=1.5, metrics=metrics, started_s=2.0)
-        for one, metrics in zip(rows, kept, strict=True)
-    ]
+    kept = ({name: one.metrics[name] for name in planned.metrics} for one in rows)
+    return [replace(one, seconds=1.5, metrics=m, started_s=2.0) for one, m in zip(rows, kept, strict=True)]
 
 
 def _towards(peers: list[str]) -> dict[str, Value]:

@@ -30,13 +30,8 @@ CATALOGUE = digest(b"the catalogue")
 INTERVAL_S = 60.0
 # When the machine booted, by a clock that nobody sets.
 BOOTED_AT = 1_795_000_000.0
-IDENTITY = {
-    "host": "node-0",
-    "boot_id": "boot-1",
-    "product_uuid": "board-1",
-    "gpu_uuids": "",
-    "driver": "570",
-}
+BOOT = "boot-1"
+IDENTITY = {"host": "node-0", "boot_id": BOOT, "product_uuid": "board-1", "gpu_uuids": "", "driver": "570"}
 PLAN = tuple(Planned(name, Scope.RANK if name == RANKED else Scope.NODE, ("failures",)) for name in CHECKS)
 
 
@@ -93,7 +88,7 @@ class History:
         for number, ended_s, clean in self.rounds:
             if ended_s <= until_s:
                 seen = WatchRound(
-                    number, IDENTITY["boot_id"], "cpu", judged_by, FACTS.digest, ENGINE, INTERVAL_S,
+                    number, BOOT, "cpu", judged_by, FACTS.digest, ENGINE, INTERVAL_S,
                     self.clock(ended_s), ended_s - 1.0, ended_s, clean,
                 )  # fmt: skip
                 state = after(state, seen)
@@ -122,9 +117,8 @@ def past(history: History) -> list[GateEvidence | None]:
     for gate in reversed([gate for gate in history.gates if gate.kept]):
         rows = tuple(measured(name, gate.failures) for name in CHECKS)
         report = report_of(gate.gate_id, history.node(gate.boot_s, IDENTITY, THEN), rows)
-        made.append(
-            GateEvidence(gate.gate_id, report, digest(dump_report(report)), decide(report, THEN, FACTS), True)
-        )
+        made_of, answer = digest(dump_report(report)), decide(report, THEN, FACTS)
+        made.append(GateEvidence(gate.gate_id, report, made_of, answer, True))
     return made
 
 
@@ -166,9 +160,8 @@ def report_of(gate_id: str, node: Node, rows: tuple[Observation, ...], certifica
 def skips(history: History) -> frozenset[str]:
     """The checks that the node skips now, with the certificates that the gate makes of its store under its policy."""
     node = history.node(history.boot_s, dict(history.identity), THEN)
-    return frozenset(
-        certified(node, offered(history), terms(history.gate_id, history.policy, history.facts.digest))
-    )
+    own = terms(history.gate_id, history.policy, history.facts.digest)
+    return frozenset(certified(node, offered(history), own))
 
 
 def terms(

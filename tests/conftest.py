@@ -20,6 +20,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tasks.launchers.local.network import lacks_rights
 from tests.architecture import leftovers
 from tests.architecture.leftovers import pytest_sessionfinish as pytest_sessionfinish
 from tests.architecture.summary import pytest_runtest_logstart as pytest_runtest_logstart
@@ -70,9 +71,8 @@ hypothesis.settings.load_profile("prelaunch")
 # What .ci/system has only unpacked, because an installation would start it as a service.
 UNPACKED = Path(__file__).parents[1] / "build" / "unpacked" / "usr" / "bin"
 PARALLELCLUSTER = Path(__file__).parents[1] / "build" / "parallelcluster"
-SYSTEM_PATH = os.pathsep.join(
-    (os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", str(UNPACKED), str(PARALLELCLUSTER))
-)
+PLACES = ("/usr/sbin", "/sbin", str(UNPACKED), str(PARALLELCLUSTER))
+SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), *PLACES))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -217,9 +217,8 @@ def pytest_collection() -> Iterator[None]:
 
 # Python looks for garbage after 700 new objects, which took 3 to 8 % of the time of tests that compute.
 COLLECTED = (50_000, 20, 20)
-MODULES = {
-    "frozen": 0
-}  # how many had been imported when the collector last set aside what it need not look at
+# How many had been imported when the collector last set aside what it need not look at.
+MODULES = {"frozen": 0}
 
 
 def pytest_runtest_logfinish() -> None:
@@ -273,5 +272,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     missing = sorted({PACKAGES.get(command, command) for command in absent})
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}. Remedy: apt-get install {' '.join(missing)}")
-    if item.get_closest_marker("root") and os.geteuid() != 0:
-        pytest.skip("needs root. Remedy: run the tests as root")
+    if item.get_closest_marker("root") and (why := lacks_rights()):
+        pytest.skip(f"{why}. Remedy: run the tests as root, in a container that is privileged")

@@ -15,7 +15,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ import pytest
 
 from checks.process.tree import end_tree, with_pdeathsig
 from tasks.launchers.local.container import ContainerEngine
+from tasks.launchers.local.network import lacks_rights
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGE = "localhost/prelaunch-nothing:1"
@@ -50,22 +51,13 @@ class Engine:
     @property
     def options(self) -> dict[str, object]:
         """The options of the launcher `local` for it."""
-        return {
-            "container_image": IMAGE,
-            "container_engine": self.kind,
-            "container_mounts": self.mounts,
-            "python": PYTHON,
-        }
+        own = {"container_engine": self.kind, "container_mounts": self.mounts}
+        return {"container_image": IMAGE, "python": PYTHON, **own}
 
     def __call__(self, *words: str) -> str:
         """What the client prints; it must succeed."""
-        done = subprocess.run(
-            (self.kind.value, *words),
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment, argv = {**os.environ, **self.environment}, (self.kind.value, *words)
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (words, done.stderr)
         return done.stdout.strip()
 
@@ -87,11 +79,9 @@ def engines() -> Iterator[Engines]:
 @contextmanager
 def engine(kind: ContainerEngine) -> Iterator[Engine]:
     """The engine with its image; skips where it cannot be had here."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root. Remedy: run the tests as root")
-    folder = Path(
-        tempfile.mkdtemp(prefix="pl-", dir="/tmp")
-    )  # a short path: engines make sockets far below it
+    if why := lacks_rights():
+        pytest.skip(why)
+    folder = Path(tempfile.mkdtemp(prefix="pl-", dir="/tmp"))  # short: engines make sockets far below it
     with _podman(folder) if kind is ContainerEngine.PODMAN else _docker(folder) as made:
         made("import", "--change", 'ENTRYPOINT ["/not-for-nodes"]', str(_nothing(folder)), IMAGE)
         yield made
@@ -145,13 +135,8 @@ def _docker(folder: Path) -> Iterator[Engine]:
         argv += ["--default-ulimit", f"{name}={value}:{value}"]
     environment = {"PATH": path, "DOCKER_HOST": socket, "DOCKER_CONFIG": str(folder / "client")}
     with open(folder / "dockerd.log", "wb") as log:
-        daemon = subprocess.Popen(
-            with_pdeathsig(argv),
-            env={**os.environ, **environment},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        env, bound = {**os.environ, **environment}, with_pdeathsig(argv)
+        daemon = subprocess.Popen(bound, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
         _wait_for(daemon, folder)
         yield Engine(ContainerEngine.DOCKER, environment)
@@ -183,13 +168,18 @@ def _nothing(folder: Path) -> Path:
     """An image without a file: folders that are mounted over, and the links that Debian has."""
     path = folder / "nothing.tar"
     with tarfile.open(path, "w") as archive:
-        for name in ("tmp", "etc", "proc", "sys", "dev", "root", "sbin", "usr", "var/lib"):
-            member = tarfile.TarInfo(name)
-            member.type, member.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
-            archive.addfile(member)
-        for name in ("bin", "lib", "lib64"):
-            if Path("/", name).is_symlink():
-                member = tarfile.TarInfo(name)
-                member.type, member.linkname = tarfile.SYMTYPE, f"usr/{name}"
-                archive.addfile(member)
+        links = [name for name in ("bin", "lib", "lib64") if Path("/", name).is_symlink()]
+        add_places(archive, ("tmp", "etc", "proc", "sys", "dev", "root", "sbin", "usr", "var/lib"), links)
     return path
+
+
+def add_places(archive: tarfile.TarFile, folders: Sequence[str], links: Sequence[str]) -> None:
+    """Add the folders of an image's root to an archive, and the links into /usr."""
+    for name in folders:
+        member = tarfile.TarInfo(name)
+        member.type, member.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+        archive.addfile(member)
+    for name in links:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = tarfile.SYMTYPE, f"usr/{name}"
+        archive.addfile(member)

@@ -34,11 +34,8 @@ def _elements(held: Contents, value: Value | None, size: int) -> Value:
     """So many of the list, as its rules want them, or else labels."""
     if held.metric.startswith("sizes_"):
         return tuple(2 ** (31 - size + index) for index in range(size))
-    if (
-        held.labels
-        or value == 1
-        or (isinstance(value, tuple) and isinstance(value[0], (str, int)) and value[0] != 0)
-    ):
+    counted = isinstance(value, tuple) and isinstance(value[0], (str, int)) and value[0] != 0
+    if held.labels or value == 1 or counted:
         word = "GPU" if held.metric == "gpus" else held.metric
         return (*(f"{word} {index}" for index in range(size - len(held.labels))), *held.labels)
     one = value[:1] if isinstance(value, tuple) else (value,)

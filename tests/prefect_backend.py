@@ -45,11 +45,8 @@ def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path
     server.start()
     pid = server.pid or 0
     RUNNING[:] = [(pid, start_ticks(pid))]
-    environment = {
-        **server.client_environment(),
-        **_one_certificate(tmp_path_factory.mktemp("certificate")),
-        "PREFECT_LOGGING_COLORS": "false",  # looking for what could be coloured took a twentieth of a gate's time
-    }
+    environment = server.client_environment() | _one_certificate(tmp_path_factory.mktemp("certificate"))
+    environment["PREFECT_LOGGING_COLORS"] = "false"  # to look for them took a twentieth of a gate's time
     try:
         with _settings(environment), pytest.MonkeyPatch.context() as patch:
             # Prefect never closes the client it asks with here: a ResourceWarning in some later test.
@@ -65,9 +62,8 @@ def prefect_backend(tmp_path_factory: pytest.TempPathFactory, template_dir: Path
 def _one_certificate(folder: Path) -> dict[str, str]:
     """Each of a gate's seven clients reads the authorities' certificates, 0.03 s of CPU each, for a server that has no TLS."""
     path, end = folder / "certificate.pem", "-----END CERTIFICATE-----\n"
-    path.write_text(
-        Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8"
-    )
+    first = Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0]
+    path.write_text(first + end, encoding="utf-8")
     return {"PREFECT_API_SSL_CERT_FILE": str(path)}
 
 

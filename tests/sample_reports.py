@@ -40,27 +40,24 @@ FACTS = Facts(
 EXACT_SUMS = (
     "sums of integers below 2^24 are exact in float32: one wrong element, of however many, is corruption"
 )
+OUT = "Do not train on this rank's node: run the gate without it."
 WHEN = "2026-11-21T08:00:00+00:00"
 SIZES = tuple(1024 * 4**step for step in range(8))
 GROUPED = ("collective.all_reduce", "training.ddp")
 PAIRED = ("network.reachability", "network.pairs")
 
 
-def _planned(name: str, scope: Scope, *metrics: str) -> Planned:
-    return Planned(name, scope, metrics)
-
-
 PLAN = (
-    _planned("system.identity", Scope.NODE, "kernel", "cpu_model"),
-    _planned("system.clock", Scope.NODE, "wall_rate", "synchronised"),
-    _planned("gpu.inventory", Scope.NODE, "gpus_found", "gpus_missing"),
-    _planned("network.reachability", Scope.NODE, "peers", "failures", "refused", "connect_ms", "rendezvous"),
-    _planned("network.pairs", Scope.NODE, "peers", "failures", "latency_us", "bandwidth_gbps"),
-    _planned("compute.gemm", Scope.RANK, "wrong_elements", "gflops"),
-    _planned("collective.all_reduce", Scope.RANK, "wrong_elements", "sizes_bytes", "busbw_gbps"),
-    _planned("training.ddp", Scope.RANK, "loss_ratio", "weights_digest"),
-    _planned("storage.write", Scope.CLUSTER, "seconds_to_write"),
-    _planned("training.step", Scope.RANK, "gflops"),
+    Planned("system.identity", Scope.NODE, ("kernel", "cpu_model")),
+    Planned("system.clock", Scope.NODE, ("wall_rate", "synchronised")),
+    Planned("gpu.inventory", Scope.NODE, ("gpus_found", "gpus_missing")),
+    Planned("network.reachability", Scope.NODE, ("peers", "failures", "refused", "connect_ms", "rendezvous")),
+    Planned("network.pairs", Scope.NODE, ("peers", "failures", "latency_us", "bandwidth_gbps")),
+    Planned("compute.gemm", Scope.RANK, ("wrong_elements", "gflops")),
+    Planned("collective.all_reduce", Scope.RANK, ("wrong_elements", "sizes_bytes", "busbw_gbps")),
+    Planned("training.ddp", Scope.RANK, ("loss_ratio", "weights_digest")),
+    Planned("storage.write", Scope.CLUSTER, ("seconds_to_write",)),
+    Planned("training.step", Scope.RANK, ("gflops",)),
 )
 
 POLICY = Policy(
@@ -93,12 +90,7 @@ POLICY = Policy(
         "collective.all_reduce": CheckPolicy(
             min_ranks=2,
             rules=(
-                Rule(
-                    "wrong_elements",
-                    EXACT_SUMS,
-                    equals=0,
-                    remedy="Do not train on this rank's node: run the gate without it.",
-                ),
+                Rule("wrong_elements", EXACT_SUMS, equals=0, remedy=OUT),
                 Rule("busbw_gbps", "floor", warn_below=0.0001),
             ),
         ),
@@ -210,17 +202,12 @@ def _rows(planned: Planned, declared: Declared, names: tuple[str, ...]) -> list[
             for i, name in enumerate(names)
             for j in range(per)
         ]
-    return [
-        Observation(
-            planned.check,
-            subject,
-            Outcome.MEASURED,
-            0.25 + number / 8,
-            _metrics(planned.check, number, node, names, declared),
-            started_s=0.125 * [line.check for line in PLAN].index(planned.check),
-        )
-        for subject, number, node in subjects
-    ]
+    check, begun = planned.check, 0.125 * [line.check for line in PLAN].index(planned.check)
+    rows = []
+    for subject, number, node in subjects:
+        metrics, seconds = _metrics(check, number, node, names, declared), 0.25 + number / 8
+        rows.append(Observation(check, subject, Outcome.MEASURED, seconds, metrics, started_s=begun))
+    return rows
 
 
 def _metrics(

@@ -57,9 +57,8 @@ def table_of(*rows: str) -> str:
     whole = at(healthy(), "nodes.node_0.dcgm.diagnostics.extended")["raw_output"]
     first, *more = rows
     lines = [f"| Targeted Power            | {first:<47}|", *(f"|{'':27}| {row:<47}|" for row in more)]
-    return str(whole).replace(
-        next(x for x in str(whole).splitlines() if "Targeted Power" in x), "\n".join(lines)
-    )
+    former = next(line for line in str(whole).splitlines() if "Targeted Power" in line)
+    return str(whole).replace(former, "\n".join(lines))
 
 
 def diagnosed(node: int, raw: str, **more: object) -> Callable[[Document], object]:
@@ -74,12 +73,10 @@ def four_nodes() -> Document:
     made["cluster_info"]["cluster_topology"]["total_nodes"] = 4
     for rank in (2, 3):
         node = copy.deepcopy(made["nodes"]["node_1"])
-        node["node_info"].update(
-            host_rank=rank, rank=8 * rank, hostname=f"ip-10-0-1-{rank}", current_host=f"algo-{rank + 1}"
-        )
-        node["network"]["efa_communication_test"].update(
-            success=False, raw_output="fi_eq_sread: Connection refused"
-        )
+        node["node_info"].update(host_rank=rank, rank=8 * rank)
+        node["node_info"].update(hostname=f"ip-10-0-1-{rank}", current_host=f"algo-{rank + 1}")
+        failed = {"success": False, "raw_output": "fi_eq_sread: Connection refused"}
+        node["network"]["efa_communication_test"].update(failed)
         made["nodes"][f"node_{rank}"] = node
     for node in made["nodes"].values():
         at(node, "nccl.communication_tests.distributed_all_reduce")["processes_tested"] = 32
@@ -91,7 +88,6 @@ def raw_outputs(value: object, path: str = "") -> list[str]:
     """The dotted paths of every raw_output."""
     if not isinstance(value, dict):
         return []
-    found = [f"{path}.raw_output".lstrip(".")] if "raw_output" in value else []
-    return found + [
-        each for key, item in value.items() for each in raw_outputs(item, f"{path}.{key}".lstrip("."))
-    ]
+    own = [f"{path}.raw_output".lstrip(".")] if "raw_output" in value else []
+    inner = (raw_outputs(item, f"{path}.{key}".lstrip(".")) for key, item in value.items())
+    return own + [each for found in inner for each in found]

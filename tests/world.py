@@ -72,9 +72,8 @@ class World:
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
         """Prefect in this process speaks to the server for the time of the block."""
-        prefect = {
-            k: v for k, v in self.environment().items() if k.startswith(("PREFECT_", "NO_PROXY", "no_proxy"))
-        }
+        ours = ("PREFECT_", "NO_PROXY", "no_proxy")
+        prefect = {name: value for name, value in self.environment().items() if name.startswith(ours)}
         with _settings(prefect), pytest.MonkeyPatch.context() as patch:
             # Prefect never closes the client it asks with here: a ResourceWarning in some later test.
             patch.setattr("prefect.results._read_server_default_result_storage_block_id", lambda: None)
@@ -84,9 +83,8 @@ class World:
     def pool(self, name: str) -> str:
         """A process pool of this name; made where there is none."""
         template = self._get(f"/work_pools/{POOL}")["base_job_template"]
-        answer = self.api.post(
-            "/work_pools/", json={"name": name, "type": "process", "base_job_template": template}
-        )
+        body = {"name": name, "type": "process", "base_job_template": template}
+        answer = self.api.post("/work_pools/", json=body)
         assert answer.status_code in (201, 409), answer.text
         return name
 
@@ -97,11 +95,10 @@ class World:
         """A worker that is online; it and all that it started are ended afterwards. `argv`: another way to start it."""
         name = f"{self.mark[:8]}-{next(self._workers)}"
         words = (*(argv or worker_argv(pool)), "--name", name, *(("--limit", str(limit)) if limit else ()))
-        made = Worker(self.folder, name, words, self.environment(**environment))
+        made = Worker(self.folder, name, words, self.environment(TMPDIR=str(self.folder), **environment))
         try:
-            until(
-                lambda: self._online(pool, name) or not made.alive, 60, made.log, "the worker is online", 0.1
-            )
+            begun = lambda: self._online(pool, name) or not made.alive  # noqa: E731 - a name for the line below
+            until(begun, 60, made.log, "the worker is online", 0.1)
             assert made.alive, f"the worker ended: {tail(made.log)}"
             yield made
         finally:
@@ -203,9 +200,8 @@ class World:
         now = self.run(run)
         logs = "\n".join(self.logs(run)[-15:])
         workers = "\n".join(tail(path, 15) for path in sorted(self.folder.glob(f"{self.mark[:8]}-*.log")))
-        return (
-            f"{now['name']}: {now['state_name']}: {now['state']['message']}\n{logs}\n-- workers --\n{workers}"
-        )
+        state = f"{now['name']}: {now['state_name']}: {now['state']['message']}"
+        return f"{state}\n{logs}\n-- workers --\n{workers}"
 
     def _online(self, pool: str, name: str) -> bool:
         answer = self.api.post(f"/work_pools/{pool}/workers/filter", json={})
@@ -292,13 +288,8 @@ def _of_server(home: Path, auth: str) -> dict[str, str]:
     """What the product's server.env says, without a person's own settings; events are written at once."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     private = server_environment(Path("unused"), auth, home, kept)
-    names = (
-        "DO_NOT_TRACK",
-        "PREFECT_HOME",
-        "PREFECT_PROFILE",
-        "PREFECT_PROFILES_PATH",
-        "PREFECT_SERVER_EPHEMERAL_ENABLED",
-    )
+    places = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+    names = ("DO_NOT_TRACK", *places, "PREFECT_SERVER_EPHEMERAL_ENABLED")
     said = {**settings_of("server.env"), "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1"}
     if auth:
         said["PREFECT_SERVER_API_AUTH_STRING"] = auth

@@ -62,15 +62,9 @@ def _make(folder: Path, environment: Mapping[str, str]) -> None:
             server.start()
             words = (*PREFECT, "--no-prompt", "work-pool", "create", POOL, "--type", "process")
             from_file = ("--base-job-template", str(POOL_FILE))
-            client = {
-                **environment,
-                "PREFECT_HOME": str(home),
-                "PREFECT_API_URL": server.url,
-                **_password(environment),
-            }
-            subprocess.run(
-                (*words, *from_file), env=client, cwd=folder, check=True, stdout=subprocess.DEVNULL
-            )
+            own = {"PREFECT_HOME": str(home), "PREFECT_API_URL": server.url}
+            client, null = {**environment, **own, **_password(environment)}, subprocess.DEVNULL
+            subprocess.run((*words, *from_file), env=client, cwd=folder, check=True, stdout=null)
         finally:
             server.stop()
 

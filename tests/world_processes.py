@@ -17,6 +17,7 @@ import httpx
 
 from checks.process.free_ports import free_port
 from tests import waiting
+from tests.architecture import leftovers
 
 PREFECT = (sys.executable, "-m", "prefect")
 # A process in a script's background ignores SIGINT, and Prefect's worker would then swallow its first SIGTERM.
@@ -46,36 +47,16 @@ class Server:
 
     def start(self, timeout_s: float = 240) -> None:
         """Return once it answers."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                (*SIGNALS, *self._argv),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.log.parent,
-                env=self._environment,
-                start_new_session=True,
-            )
-        process = self._process
-        until(
-            lambda: _healthy(self.url) or process.poll() is not None,
-            timeout_s,
-            self.log,
-            "the server answers",
-        )
+        self._process = process = _started(self._argv, self.log, self._environment)
+        answers = lambda: _healthy(self.url) or process.poll() is not None  # noqa: E731 - a name for the line below
+        until(answers, timeout_s, self.log, "the server answers")
         assert process.poll() is None, f"the server ended: {tail(self.log)}"
 
     def stop(self, grace_s: float = 15) -> None:
         """As systemd would: SIGTERM, and SIGKILL after the grace. Does nothing where it does not run."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            _end(process, grace_s)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -96,16 +77,7 @@ class Worker:
     def __init__(self, folder: Path, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         """The log is folder/NAME.log."""
         self.name, self.log = name, folder / f"{name}.log"
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                (*SIGNALS, *argv),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                env={**environment, WORKER_MARK: name},
-                start_new_session=True,
-            )
+        self._process = _started(argv, self.log, {**environment, WORKER_MARK: name})
 
     @property
     def pid(self) -> int:
@@ -123,11 +95,7 @@ class Worker:
 
     def terminate(self, grace_s: float = 30) -> None:
         """SIGTERM to the worker alone, and wait; its flows may live on. SIGKILL after the grace."""
-        self._process.terminate()
-        try:
-            self._process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        _end(self._process, grace_s)
 
     def kill(self) -> None:
         """SIGKILL to the worker alone; its flows live on."""
@@ -140,6 +108,29 @@ class Worker:
         end_marked(WORKER_MARK, self.name)
 
 
+def _started(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """The process, in a session of its own and in the folder of its log."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            (*SIGNALS, *argv),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    process.terminate()
+    try:
+        process.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def worker_argv(pool: str) -> tuple[str, ...]:
     """The command of a worker, without its name."""
     return (*PREFECT, "worker", "start", "--type", "process", "--pool", pool)
@@ -147,18 +138,7 @@ def worker_argv(pool: str) -> tuple[str, ...]:
 
 def marked(name: str, value: str) -> list[int]:
     """Living processes that bear this in their environment."""
-    wanted, found = f"{name}={value}".encode(), []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
-            continue
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue  # it ended meanwhile, or is another user's
-        if wanted in environment and state not in "ZX":
-            found.append(int(entry.name))
-    return found
+    return [one.pid for one in leftovers.find(value, name)]
 
 
 def end_marked(name: str, value: str, timeout_s: float = 10) -> None:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
         return int(Exit.REJECTED)
     os.environ.update({**TOLD, **os.environ, **gates})  # for the processes of the runs
     try:
-        Foreground(lambda: _serve(arguments.limit)).run()
+        # Prefect's runner keeps files in a folder of one name for all users of a machine: here it gets a folder of its own.
+        with tempfile.TemporaryDirectory(prefix="prelaunch-serve-") as tempfile.tempdir:
+            Foreground(lambda: _serve(arguments.limit)).run()
     except FlowInterrupted as error:
         ignore_signals()
         write_stderr(

@@ -87,9 +87,8 @@ def main() -> None:
     counted = Counter(_folder(name, imports) for name in imports)
     print("", *(f"{folder}: {count} modules" for folder, count in sorted(counted.items())), sep="\n")
     found = cycle(imports) or cycle(folders(imports))
-    print(
-        f"\n{len(imports)} modules, {sum(map(len, imports.values()))} imports, cycle: {' -> '.join(found) or 'none'}"
-    )
+    edges = sum(map(len, imports.values()))
+    print(f"\n{len(imports)} modules, {edges} imports, cycle: {' -> '.join(found) or 'none'}")
 
 
 if __name__ == "__main__":

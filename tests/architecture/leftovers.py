@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-MARK = "PYTEST_SESSION_MARK"
+MARK, PROC = "PYTEST_SESSION_MARK", Path("/proc")
 END_BY_THEMSELVES_S, LOOK_S = 3.0, 0.05
 # None of pytest's own: the second run of what failed is no answer to it (.ci/tests).
 LEFT_BEHIND = 20
@@ -56,11 +56,11 @@ class Leftover:
         return f"{self.test}: left process {self.pid} running: {self.command}"
 
 
-def find(mark: str, proc: Path = Path("/proc")) -> tuple[Leftover, ...]:
-    """The living processes that bear the mark, other than this one and its ancestors. Zombies are dead."""
-    own = _ancestry(os.getpid(), proc)
-    pids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal())
-    found = (_leftover(pid, f"{MARK}={mark}", proc) for pid in pids if pid not in own)
+def find(mark: str, name: str = MARK) -> tuple[Leftover, ...]:
+    """The living processes that bear the mark in this variable, other than this one and its ancestors. Zombies are dead."""
+    own = _ancestry(os.getpid())
+    pids = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal())
+    found = (_leftover(pid, f"{name}={mark}") for pid in pids if pid not in own)
     return tuple(item for item in found if item)
 
 
@@ -82,11 +82,11 @@ def settle(mark: str, deadline_s: float) -> tuple[Leftover, ...]:
     return left
 
 
-def _leftover(pid: int, mark: str, proc: Path) -> Leftover | None:
+def _leftover(pid: int, mark: str) -> Leftover | None:
     try:
-        environment = (proc / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")
-        state = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
-        command = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+        environment = (PROC / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")
+        state = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+        command = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
     except (OSError, IndexError):
         return None  # it ended meanwhile, or is another user's
     if mark not in environment or state in "ZX":
@@ -95,9 +95,9 @@ def _leftover(pid: int, mark: str, proc: Path) -> Leftover | None:
     return Leftover(pid, command.strip()[:200], tests[0] if tests else "outside of any test")
 
 
-def _ancestry(pid: int, proc: Path) -> set[int]:
+def _ancestry(pid: int) -> set[int]:
     found: set[int] = set()
     while pid > 0 and pid not in found:
         found.add(pid)
-        pid = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        pid = int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
     return found

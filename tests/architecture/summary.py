@@ -1,4 +1,4 @@
-"""What stands at the end of each run of the tests: the fault corpus, the healthy worlds, and the time of each folder."""
+"""What stands at the end of each run of the tests: the fault corpus, and the time of each folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterable
 import pytest
 
 from tests.architecture.corpus_count import counted
-from tests.worlds import table
 
 CPU = "cpu_s"
 _spent: list[float] = []  # at the last report
@@ -78,9 +77,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if isinstance(report, pytest.TestReport)
     ]
     ran = [report for report in all_reports if report.when == "call" and not report.skipped]
-    for line in (counted(ran), *table.printed(ran)):
-        if line:
-            terminalreporter.write_line(line)
+    if line := counted(ran):
+        terminalreporter.write_line(line)
     session = getattr(terminalreporter, "_session", None)
     if terminalreporter.config.getoption("markexpr") == "long" and session is not None:
         terminalreporter.section("what make test does not cover")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.architecture.graph import Graph, cycle, folders, graph
 from tests.architecture.tree import PACKAGES, ROOT, sources
+from tests.mutants.test_trial import write
 
 PLANTED = {
     "at the top": "from house import kitchen\n",
@@ -60,9 +61,7 @@ def test_a_planted_cycle_of_folders_is_found(tmp_path: Path) -> None:
         "cellar/shelf.py": "",
         "cellar/wine.py": "from house.attic import lamp\n",
     }
-    for name, text in texts.items():
-        (house / name).parent.mkdir(parents=True, exist_ok=True)
-        (house / name).write_text(text)
+    write(house, texts)
     imports = graph(tmp_path, "house")
 
     assert () == cycle(imports)

@@ -39,14 +39,8 @@ def _interrupted(folder: Path, after_s: float, number: signal.Signals) -> tuple[
     slow.write_text("import time\n\ndef test_last():\n    time.sleep(20)\n")
     argv = (str(ROOT / ".ci/tests"), sys.executable, "-q", "-n", "2", "--tb=no", *CHOSEN, str(slow))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    child = subprocess.Popen(
-        argv,
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    no = subprocess.DEVNULL
+    child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=no, stderr=no, start_new_session=True)
     time.sleep(after_s)
     try:
         os.killpg(child.pid, number)

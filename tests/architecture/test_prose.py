@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.architecture.tree import ROOT, source
+from tests.architecture.tree import PACKAGES, sources
 
 SENTENCES = frozenset({"message", "reason", "words"})
 METHODS = frozenset(
@@ -54,12 +54,6 @@ def _is_empty(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value in ("", None)
 
 
-def places(*folders: str) -> list[str]:
-    """Where such a test stands, as "checks/judge/ledger.py: 82"."""
-    files = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
-    return [f"{path.relative_to(ROOT)}:{line}" for path in files for line in reads(source(path).nodes)]
-
-
 # Texts of other programs (the kernel, dcgmi, torch), and one that decides nothing.
 KNOWN = {
     "checks/judge/culprits/from_report.py": 1,  # "ok" is no sentence: it must fit the result
@@ -82,7 +76,7 @@ KNOWN = {
 
 def test_no_code_tests_what_a_sentence_says() -> None:
     """A new place is a field that is missing; one that is gone leaves this list."""
-    found = Counter(place.rpartition(":")[0] for place in places("checks", "tasks", "flows", "container"))
+    found = Counter(one.name for one in sources(*PACKAGES, "container") for _ in reads(one.nodes))
 
     assert KNOWN == dict(found)
 
@@ -107,11 +101,10 @@ EXPRESSIONS = {
 
 def test_renderers_import_re_only_in_listed_files() -> None:
     """A new regular expression there is a field that is missing, or has to be listed with what it is for."""
-    files = (path for folder in SHOWS for path in sorted((ROOT / folder).rglob("*.py")))
     found = {
-        str(path.relative_to(ROOT))
-        for path in files
-        for node in source(path).nodes
+        source.name
+        for source in sources(*SHOWS)
+        for node in source.nodes
         if isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)
     }
 

@@ -20,17 +20,8 @@ WORDS = unreachable.__code__.co_filename
 CODES = Exit.__str__.__code__.co_filename
 ENDS = {"Refusal", "Ended"}  # an exit code and its reason
 FOLDERS = {
-    *(
-        layout.GATES,
-        layout.RECORDS,
-        layout.FLEET,
-        layout.PAGES,
-        layout.LEASES,
-        layout.PASSES,
-        layout.BASELINES,
-        layout.INCIDENTS,
-    ),
-    layout.RUNS,
+    *(layout.GATES, layout.RECORDS, layout.FLEET, layout.PAGES, layout.LEASES, layout.PASSES),
+    *(layout.BASELINES, layout.INCIDENTS, layout.RUNS),
 }
 # Files of a gate that have the same name nowhere else: a key that ends so is one of a store.
 FILES = {

@@ -70,19 +70,8 @@ def stressed(workers: int) -> Iterator[None]:
 def check_alone(folder: Path) -> Ended:
     """`prelaunch check --instance-type cpu`, as a person types it."""
     begun, out = time.monotonic(), folder / "report.json"
-    start = "from flows.cli.main import main; raise SystemExit(main())"
-    argv = (
-        sys.executable,
-        "-c",
-        start,
-        "check",
-        "--instance-type",
-        "cpu",
-        "--format",
-        "json",
-        "--out",
-        str(out),
-    )
+    words = ("check", "--instance-type", "cpu", "--format", "json", "--out", str(out))
+    argv = (sys.executable, "-m", "flows.cli.main", *words)
     said = subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True, timeout=280)
     printed = json.loads(said.stdout)
     verdict = printed.get("verdict", printed)
@@ -142,15 +131,11 @@ def _held(folder: Path, job: str, group: Path) -> None:
 def _ran(world: World, folder: Path, meanwhile: Callable[[Launcher, str], None] | None = None) -> Ended:
     with redirect_stdout(io.StringIO()):  # the nodes' logs and all findings
         ended = run(world, folder, meanwhile)
-    fails = ended.fails()
-    return Ended(
-        ended.verdict.answer.value,
-        ended.seconds,
-        os.getloadavg()[0],
-        _tells_busy(ended.verdict),
-        tuple(sorted({one.cause.value for one in fails})),
-        f"{fails[0].subject} {fails[0].check}: {fails[0].message}" if fails else "",
-    )
+    fails, answer = ended.fails(), ended.verdict.answer.value
+    causes = tuple(sorted({one.cause.value for one in fails}))
+    first = f"{fails[0].subject} {fails[0].check}: {fails[0].message}" if fails else ""
+    busy = _tells_busy(ended.verdict)
+    return Ended(answer, ended.seconds, os.getloadavg()[0], busy, causes, first)
 
 
 def _tells_busy(verdict: Verdict) -> bool:

@@ -6,7 +6,6 @@ divided by the median of the gate, reference since the last change, a budget of 
 
 `named_within` is the share of the degraded machines that were named so many gates after the change began, `after` the median number
 of gates, `healthy_named` the share of healthy machines that were ever named. `false_names_a_month` is over the whole fleet.
-`gate_s` is how long one new gate of 5,000 nodes x 37 numbers against 60 kept ones takes, medians of the newest gate included.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ import math
 import random
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from checks.judge.baseline.samples import Side
 from checks.judge.trend.degradation import LEAST_PROOFS, Motion, chance_of, fleet_move, moves
@@ -136,15 +134,10 @@ def _mean(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class HealthyYear:
-    """How often a healthy machine was named newly, and how many numbers of machines ever were."""
+    """How often a healthy machine was named newly in so many gates."""
 
-    machines: int
-    numbers: int
     gates: int
-    noise: float
-    heavy_tails: bool
     names: int
-    ever_named: int
 
     @property
     def a_month(self) -> float:
@@ -154,9 +147,9 @@ class HealthyYear:
 
 def healthy_year(machines: int, numbers: int, gates: int, noise: float, tails: bool) -> HealthyYear:
     """A fleet without a fault, judged at every gate with what is kept of each machine: its first 12 proofs and its newest 48."""
-    chance, names, ever = chance_of(machines * numbers, GATES_A_MONTH), 0, set[tuple[int, int]]()
+    chance, names = chance_of(machines * numbers, GATES_A_MONTH), 0
     source = random.Random(SEED)
-    for number in range(numbers):
+    for _ in range(numbers):
         ratios = divided(simulated(source, machines, gates, noise, lambda gate, m: 1.0, tails))
         before = [False] * machines
         for gate in range(LEAST_PROOFS, gates + 1):
@@ -164,30 +157,13 @@ def healthy_year(machines: int, numbers: int, gates: int, noise: float, tails: b
             kept = [values[:gate] if start <= 12 else values[:12] + values[start:gate] for values in ratios]
             now = [one.motion is Motion.WORSE for one in moves(Side.LOW, kept, chance)]
             names += sum(new and not old for new, old in zip(now, before, strict=True))
-            ever |= {(machine, number) for machine, named in enumerate(now) if named}
             before = now
-    return HealthyYear(machines, numbers, gates, noise, tails, names, len(ever))
+    return HealthyYear(gates, names)
 
 
-def one_gate(machines: int = 5000, numbers: int = NUMBERS, kept: int = KEPT) -> dict[str, object]:
-    """Seconds that one new gate takes: its medians, its ratios, and the judgement of every number of every machine."""
-    chance = random.Random(SEED)
-    history = [simulated(chance, machines, kept + 1, 0.015, lambda gate, m: 1.0) for _ in range(2)]
-    ready = [divided([values[:-1] for values in fleet]) for fleet in history]
-    begun = time.perf_counter()
-    for number in range(numbers):
-        fleet, ratios = history[number % 2], ready[number % 2]
-        newest = [values[-1] for values in fleet]
-        middle = statistics.median(newest)
-        joined = [[*old, value / middle] for old, value in zip(ratios, newest, strict=True)]
-        moves(Side.LOW, joined, chance_of(machines * numbers, GATES_A_MONTH))
-        fleet_move(fleet)
-    taken = time.perf_counter() - begun
-    return {"machines": machines, "numbers": numbers, "kept": kept, "gate_s": round(taken, 2)}
-
-
-def _line(year: HealthyYear) -> dict[str, object]:
-    return {**asdict(year), "false_names_a_month": round(year.a_month, 3)}
+def _healthy(machines: int, numbers: int, noise: float, tails: bool) -> dict[str, object]:
+    names = round(healthy_year(machines, numbers, 365, noise, tails).a_month, 3)
+    return {"noise": noise, "heavy_tails": tails, "false_names_a_month": names}
 
 
 # Noise, and whether it has heavier tails than normal noise.
@@ -198,22 +174,15 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--full",
-        action="store_true",
-        help="the healthy year of 1,000 nodes x 37 numbers x 365 gates (minutes)",
+        "--full", action="store_true", help="also 1,000 nodes x 37 numbers x 365 gates (minutes)"
     )
     arguments = parser.parse_args()
     size = (1000, NUMBERS) if arguments.full else (200, 6)
-    print(
-        json.dumps(
-            {
-                "cases": cases(40 if arguments.full else 10),
-                "healthy": [_line(healthy_year(*size, 365, noise, tails)) for noise, tails in HEALTHY],
-                "one_gate": one_gate(),
-            },
-            indent=2,
-        )
-    )  # fmt: skip
+    made = {
+        "cases": cases(40 if arguments.full else 10),
+        "healthy": [_healthy(*size, noise, tails) for noise, tails in HEALTHY],
+    }
+    print(json.dumps(made, indent=2))
     return 0
 
 

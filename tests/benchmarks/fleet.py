@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEED = 20261122
 RUNS = 5
 WHEN = "2026-11-22T08:00:00+00:00"
-SOURCE = "constructed for the benchmark"
+SOURCE, RAISED = "constructed for the benchmark", "it raised RuntimeError"
 FAULTS = ("slow GEMM", "an ECC error", "slow collectives", "another driver", "nothing measured")
 
 
@@ -136,19 +136,9 @@ def fleet(form: str = "values", nodes: int = 5000, bad: int = 5, seed: int = SEE
         Node(name, rank, "attempt-1", "c" * 64, True, {"host": name, "boot_id": f"{rank:032x}"}, WHEN)
         for rank, name in enumerate(names)
     )
-    report = Report(
-        f"fleet-{form}",
-        "attempt-1",
-        WHEN,
-        Profile.STANDARD,
-        declared,
-        "c" * 64,
-        tuple(plan),
-        found,
-        tuple(rows),
-    )
+    gate, rest = (f"fleet-{form}", "attempt-1", WHEN, Profile.STANDARD), (tuple(plan), found, tuple(rows))
     policy = Policy("fleet", (kind[0],), OnWarn.GO, 0.25, lines)
-    return Fleet(report, policy, faulty)
+    return Fleet(Report(*gate, declared, "c" * 64, *rest), policy, faulty)
 
 
 def _texts(check: str) -> tuple[str, ...]:
@@ -168,12 +158,10 @@ def _rows(
         values = {metric.name: _values(chance, metric, gpus) for metric in metrics}
         _spoil(check, values, fault)
         shown: list[dict[str, Value]]
-        if scope is Scope.RANK:
+        if scope is Scope.RANK or gpus == 1:
             shown = [{key: made[gpu] for key, made in values.items()} for gpu in range(gpus)]
-        elif gpus > 1:
-            shown = [{key: tuple(made) for key, made in values.items()}]
         else:
-            shown = [{key: made[0] for key, made in values.items()}]
+            shown = [{key: tuple(made) for key, made in values.items()}]
         if check == "fleet.host":
             text = "570.1" if fault == "another driver" else "580.95.05"
             shown[0][DRIVER] = (text,) * gpus if gpus > 1 else text
@@ -182,11 +170,7 @@ def _rows(
             row = _row(check, subject, table)
             if fault == "nothing measured" and check == "fleet.memory":
                 row = replace(
-                    row,
-                    outcome=Outcome.ERRORED,
-                    metrics={},
-                    reason="it raised RuntimeError",
-                    error_kind=ErrorKind.RAISED,
+                    row, outcome=Outcome.ERRORED, metrics={}, error_kind=ErrorKind.RAISED, reason=RAISED
                 )
             yield row
 

@@ -10,7 +10,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +20,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from typing import Literal
 
 import pyte
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from pyte.screens import Char
 
 from checks.model import ANSWER_WORDS, Cause, Finding, Level, Profile, Report
@@ -31,7 +31,7 @@ from tasks.render.html import html
 from tasks.reports.fleet.page import fleet_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.store.node_rows import GateNodes, Standing
-from tests.browser.reader import FLAGS
+from tests.browser.reader import chromium
 from tests.browser.slack_page import slack_page
 from tests.tasks.render.fleets import cut_off, fleet, judged, silent, unable, with_metrics
 from tests.tasks.reports.fleet import test_states as states
@@ -57,9 +57,8 @@ PREFECT = {"form": "form", "run-no-go": "run-no-go", "approval": "approval"}
 def page_of(report: Report) -> str:
     """The page of a report as a gate on SageMaker would make it."""
     verdict, beside = judged(report)
-    return html(
-        report, verdict, "p5-prod", replace(beside, place=replace(beside.place, launcher="sagemaker"))
-    )
+    place = replace(beside.place, launcher="sagemaker")
+    return html(report, verdict, "p5-prod", replace(beside, place=place))
 
 
 def six() -> str:
@@ -86,22 +85,10 @@ def thousand() -> str:
 def fleet_over_time() -> str:
     """24 nodes over 30 days: one is condemned, one warns, one sent no report, and one was last proven a week ago."""
     names = [f"ip-10-0-0-{number}" for number in range(11, 35)]
-    wrong = Finding(
-        Level.FAIL,
-        Cause.HARDWARE,
-        "compute.gemm",
-        f"{names[2]}/rank-19",
-        "computes wrong products",
-        is_predicate=True,
-    )
-    slow = Finding(
-        Level.WARN,
-        Cause.HARDWARE,
-        "disk.io",
-        names[7],
-        "write_gbps is 0.41 GB/s, threshold 0.8 GB/s",
-        is_predicate=True,
-    )
+    fail, warn, rank = (Level.FAIL, Cause.HARDWARE), (Level.WARN, Cause.HARDWARE), f"{names[2]}/rank-19"
+    wrong = Finding(*fail, "compute.gemm", rank, "computes wrong products", is_predicate=True)
+    rate = "write_gbps is 0.41 GB/s, threshold 0.8 GB/s"
+    slow = Finding(*warn, "disk.io", names[7], rate, is_predicate=True)
     silent = Finding(Level.FAIL, Cause.EVIDENCE, "report", names[12], "sent no report", is_predicate=True)
 
     def night(day: int) -> GateNodes:
@@ -188,16 +175,13 @@ def _cell(char: Char) -> str:
 @contextmanager
 def shown(page: str, width: int, height: int, dark: bool = False, at: float | None = None) -> Iterator[Page]:
     """The page in a browser, whose clock says `at` (Unix seconds)."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
-        made = browser.new_page(
-            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
-        )
+    with chromium() as browser:
+        scheme: Literal["dark", "light"] = "dark" if dark else "light"
+        made = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
         if at is not None:
             made.clock.set_fixed_time(at)
         made.set_content(page)
         yield made
-        browser.close()
 
 
 def _upper(
@@ -231,9 +215,8 @@ def prefect(folder: Path, names: list[str]) -> None:
     """The pages of Prefect, as the tests that use them leave them."""
     with tempfile.TemporaryDirectory() as shots:
         command = (sys.executable, "-m", "pytest", "-q", "-m", "long", "tests/browser_form/test_form.py")
-        subprocess.run(
-            command, cwd=ROOT, env={**os.environ, "PRELAUNCH_SHOTS": shots}, stdout=sys.stderr, check=True
-        )
+        environment = {**os.environ, "PRELAUNCH_SHOTS": shots}
+        subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=True)
         for name in names:
             (folder / f"{name}.png").write_bytes(_small((Path(shots) / f"{PREFECT[name]}.png").read_bytes()))
 
@@ -241,19 +224,16 @@ def prefect(folder: Path, names: list[str]) -> None:
 def _small(png: bytes) -> bytes:
     from PIL import Image
 
-    out = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
-        out, "PNG", optimize=True
-    )
+    out, picture = io.BytesIO(), Image.open(io.BytesIO(png)).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 
 def main(folder: Path, names: list[str]) -> None:
     """Make the named pictures, or all."""
     if unknown := set(names) - {*PAGES, *PREFECT}:
-        raise SystemExit(
-            f"no picture is called {', '.join(sorted(unknown))}. There are: {', '.join([*PAGES, *PREFECT])}"
-        )
+        there = ", ".join([*PAGES, *PREFECT])
+        raise SystemExit(f"no picture is called {', '.join(sorted(unknown))}. There are: {there}")
     for name in names or PAGES:
         if name in PAGES:
             (folder / f"{name}.png").write_bytes(_small(PAGES[name]()))

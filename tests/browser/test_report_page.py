@@ -181,19 +181,15 @@ def test_the_policy_forbids_what_escaping_would_have_missed(browser: Browser, tm
     )
     file.write_text(_page("go").replace("<main>", f"<main>{tags}"), encoding="utf-8")
     page = browser.new_page()
-    answered: list[str] = []
+    answered, blocked = list[str](), list[str]()
     page.on("requestfinished", lambda request: answered.append(request.url))
-    blocked: list[str] = []
     page.on("console", lambda message: blocked.append(message.text))
     page.goto(file.as_uri())
     for name in ("#x", "#y"):
         page.locator(name).click()
 
-    assert ("GO local", True, True) == (
-        page.title(),
-        page.locator("h1").is_visible(),
-        page.locator("#tools").is_visible(),
-    )
+    assert "GO local" == page.title()
+    assert page.locator("h1").is_visible() and page.locator("#tools").is_visible()
     assert [] == [url for url in answered if url != file.as_uri()]
     assert len([text for text in blocked if "Content Security Policy" in text]) >= 5
     page.close()
@@ -213,26 +209,21 @@ def _sixty_four() -> tuple[Report, Verdict, str]:
     return report, verdict, html(report, verdict, "p5-prod", beside)
 
 
+def _wrong_sums(report: Report, subject: str, evidence: str) -> Report:
+    told = wrong_sums(report, subject)
+    return with_row(told, "collective.all_reduce", subject, lambda row: replace(row, evidence=evidence))
+
+
 def _many() -> Report:
     """Six of fourteen nodes have wrong clocks, and one computes wrong sums."""
-    report = with_row(
-        wrong_sums(healthy(14, 1), "node-12/rank-12"),
-        "collective.all_reduce",
-        "node-12/rank-12",
-        lambda row: replace(row, evidence="element 3 is 41 and not 42"),
-    )
+    report = _wrong_sums(healthy(14, 1), "node-12/rank-12", "element 3 is 41 and not 42")
     for place in (13, 2, 10, 1, 9, 3):
         report = with_metric(report, "system.clock", f"node-{place}", "synchronised", False)
     return report
 
 
 def _hostile(text: str) -> str:
-    report = with_row(
-        wrong_sums(healthy()),
-        "collective.all_reduce",
-        "node-1/rank-3",
-        lambda row: replace(row, evidence=text),
-    )
+    report = _wrong_sums(healthy(), "node-1/rank-3", text)
     report = with_metric(report, "network.pairs", "node-0", "peers", (text,))
     report = with_metric(report, "system.identity", "node-0", "kernel", text)
     nodes = tuple(replace(node, name=text, identity={text: text, "host": text}) for node in report.nodes[:1])
@@ -257,9 +248,7 @@ def test_report_page_runs_no_script_from_a_report(reader: Reader, tmp_path: Path
     page.locator("#filter").fill(text)
     page.evaluate("document.querySelectorAll('button, summary, input, td').forEach(one => one.click())")
     page.evaluate("document.querySelectorAll('a[href^=\"#\"]').forEach(one => one.click())")
-    targets = page.evaluate(
-        "[...document.querySelectorAll('a')].map(link => link.getAttribute('href') || '')"
-    )
+    targets = page.evaluate("[...document.querySelectorAll('a')].map(a => a.getAttribute('href') || '')")
 
     assert "owned" != page.title() and [SCRIPT] == page.locator("script").all_text_contents()
     assert [] == [target for target in targets if not re.match(r"#|\.\./", target)]

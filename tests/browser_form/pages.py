@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.reader import FLAGS
 from tests.world import World
 
 WAIT_MS = 20_000
@@ -20,20 +18,9 @@ SHOTS = "PRELAUNCH_SHOTS"
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Debian's. It may wait as long for what it is to see as for what it is to press."""
-    expect.set_options(timeout=WAIT_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
-        try:
-            yield browser
-        finally:
-            browser.close()
-
-
-@contextmanager
 def page_of(browser: Browser, world: World, path: str, height: int = 1400) -> Iterator[Page]:
     """A page of the UI; fails where it asked another host than the server."""
+    expect.set_options(timeout=WAIT_MS)  # as long for what is to be seen as for what is to be pressed
     page = browser.new_page(viewport={"width": 1280, "height": height}, color_scheme="light")
     page.set_default_timeout(WAIT_MS)
     asked: list[str] = []

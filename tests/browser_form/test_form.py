@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser_form.pages import choose, chromium, field, form_of, page_of, shot, start, submit
+from tests.browser.reader import chromium
+from tests.browser_form.pages import choose, field, form_of, page_of, shot, start, submit
 from tests.flows.commissioning import write_cluster
 from tests.world import World, a_world
 
@@ -103,9 +104,8 @@ def test_the_page_of_a_run_says_how_it_ended(
         expect(page.get_by_text(state).first).to_be_visible()
         shot(page, f"run-{name}")
     found = [item for item in served.artifacts(run) if item["key"] == f"gate-verdict-{name}"]
-    verdict = max(
-        found, key=lambda item: item["created"]
-    )  # a refusal is published again once nothing was started
+    # A refusal is published again once nothing was started.
+    verdict = max(found, key=lambda item: item["created"])
     with page_of(browser, served, f"/artifacts/artifact/{verdict['id']}", 900) as page:
         expect(page.get_by_text(said).first).to_be_visible()
         shot(page, f"verdict-{name}")

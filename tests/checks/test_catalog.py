@@ -19,11 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = (sys.executable, "-m", "checks", "list")
 
 
-def test_a_pipe_gets_a_line_a_check() -> None:
-    """Whatever its length: it is searched, not read."""
+def test_check_list_has_a_line_a_check_and_marks_those_of_the_watch() -> None:
+    """In a pipe, whatever its length: it is searched, not read. Nobody takes what only the watch runs for a check of a gate."""
     lines = subprocess.run(LIST, capture_output=True, text=True, check=True).stdout.splitlines()
+    marked = [line.split()[0] for line in lines if line.endswith("(only the watch)")]
 
     assert NAMES == [line.split()[0] for line in lines]
+    assert [check.name for check in WATCH_ONLY] == marked
 
 
 def test_a_program_gets_json_and_no_check_is_imported() -> None:
@@ -35,14 +37,6 @@ def test_a_program_gets_json_and_no_check_is_imported() -> None:
 
     assert json.loads(LISTING.read_bytes()) == json.loads(printed)
     assert [] == [name for name in modules.split() if name.startswith(("checks.probes", "checks.catalog"))]
-
-
-def test_check_list_marks_checks_that_only_the_watch_runs() -> None:
-    """Nobody takes it for a check of a gate."""
-    lines = subprocess.run(LIST, capture_output=True, text=True, check=True).stdout.splitlines()
-    marked = [line.split()[0] for line in lines if line.endswith("(only the watch)")]
-
-    assert [check.name for check in WATCH_ONLY] == marked
 
 
 def site_module(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:

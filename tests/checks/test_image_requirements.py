@@ -141,10 +141,15 @@ def test_the_catalogue_names_the_modules() -> None:
     assert {"pynvml", "torch"} == set(under_load.clocks.modules)
 
 
-def test_a_module_that_is_missing_fails_the_build_and_is_named(tmp_path: Path) -> None:
+def modules(**environment: str) -> subprocess.CompletedProcess[str]:
     """`python3 -m checks modules`, as the Dockerfile runs it, with a Python that has no site-packages."""
     words = (sys.executable, "-S", "-m", "checks", "modules")
-    done = subprocess.run(words, cwd=CHECKS.parent, capture_output=True, text=True, check=False)
+    return subprocess.run(words, cwd=CHECKS.parent, env=environment, capture_output=True, text=True)
+
+
+def test_a_module_that_is_missing_fails_the_build_and_is_named() -> None:
+    """Each of them."""
+    done = modules()
 
     assert 2 == done.returncode
     assert "pynvml: ModuleNotFoundError" in done.stderr and "torch: ModuleNotFoundError" in done.stderr
@@ -154,14 +159,7 @@ def test_a_module_that_breaks_while_it_is_imported_fails_the_build(tmp_path: Pat
     """As torch does whose libraries do not fit."""
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')\n")
     (tmp_path / "pynvml.py").write_text("nvmlDeviceGetRepairStatus = None\n")
-    done = subprocess.run(
-        (sys.executable, "-S", "-m", "checks", "modules"),
-        cwd=CHECKS.parent,
-        env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = modules(PYTHONPATH=str(tmp_path))
 
     assert (2, True) == (done.returncode, "libcudart.so.13" in done.stderr)
     assert str(tmp_path / "pynvml.py") in done.stdout

@@ -36,20 +36,16 @@ def _node(bundle: Bundle, rank: int, attempt: str = "a1") -> NodeReport:
 
 
 def _merged(bundle: Bundle, *reports: NodeReport | bytes) -> Report:
-    files = {
-        f"file-{i}": report if isinstance(report, bytes) else dump_plain(report)
-        for i, report in enumerate(reports)
-    }
-    return merge(bundle, "a1", files, WHEN)
+    data = [report if isinstance(report, bytes) else dump_plain(report) for report in reports]
+    return merge(bundle, "a1", {f"file-{i}": one for i, one in enumerate(data)}, WHEN)
 
 
 def test_whole_reports_become_one(bundle: Bundle) -> None:
     """Nodes by rank, rows of all, no problem, and the plan is the gate's own."""
     report = _merged(bundle, _node(bundle, 1), _node(bundle, 0))
 
-    assert (["node-0", "node-1"], 2, ()) == (
-        [node.name for node in report.nodes], len(report.observations), report.collection,
-    )  # fmt: skip
+    assert ["node-0", "node-1"] == [node.name for node in report.nodes]
+    assert (2, ()) == (len(report.observations), report.collection)
     assert bundles.plan_of(bundle)[1] == report.plan
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checks import policy
 from checks.catalog import CATALOG
 from checks.documents.columns import CheckTable
 from checks.judge import completeness, reachability
@@ -20,39 +18,32 @@ from checks.model_details import DeclaredMachine
 from checks.policy import CERTIFIABLE, JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Rule, load
 from checks.value_types import DecodeError
 from tasks.gate_file.references import read_policy
-from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_row
+from tests.sample_reports import POLICY, healthy, verdict_of, without_row
 
 NVIDIA = Path(__file__).parents[2] / "deployments" / "policies" / "nvidia.toml"
 
 SITE = {"name": "site", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25}
 RULE = {"metric": "wrong_elements", "equals": 0, "source": "the test"}
 
-SHIPPED = sorted((Path(__file__).resolve().parents[2] / "deployments" / "policies").glob("*.toml"))
-BASE: dict[str, Any] = {"metric": "m", "source": "s"}
+
+def line_of(name: str, **line: object) -> CheckPolicy:
+    """The one line of a policy, as it is read."""
+    return load({**SITE, "checks": {name: line}}).checks[name]
 
 
 @pytest.mark.parametrize("line", [{}, {"scope": "rank"}, {"rules": []}, {"required": False}])
 def test_a_line_without_rules_is_refused_by_name(line: dict[str, object]) -> None:
     """Whatever the check measures would be "within the policy"."""
     with pytest.raises(DecodeError, match=r"the entry of compute\.gemm has no rules") as raised:
-        load({**SITE, "checks": {"compute.gemm": line}})
+        line_of("compute.gemm", **line)
 
     assert "checks.compute.gemm.rules" == raised.value.path
-
-
-def test_a_line_with_a_rule_is_taken() -> None:
-    """The remedy that the refusal names."""
-    made = load({**SITE, "checks": {"compute.gemm": {"rules": [RULE]}}})
-
-    assert 1 == len(made.checks["compute.gemm"].rules)
 
 
 @pytest.mark.parametrize("name", JUDGED_BY_THE_ENGINE)
 def test_policy_accepts_a_check_judged_by_the_engine_without_rules(name: str) -> None:
     """Its options are what it is held to."""
-    made = load({**SITE, "checks": {name: {"options": {"slow_ratio": 0.5}}}})
-
-    assert () == made.checks[name].rules
+    assert () == line_of(name, options={"slow_ratio": 0.5}).rules
 
 
 def test_rules_for_listed_types_are_left_out_for_machines_of_ones_own() -> None:
@@ -92,7 +83,7 @@ def test_a_certificate_may_stand_for_costly_checks_of_one_node_alone() -> None:
 )
 def test_valid_for_is_refused_where_it_would_have_no_effect(name: str) -> None:
     with pytest.raises(DecodeError, match="is measured at every gate") as raised:
-        load({**SITE, "checks": {name: {"rules": [RULE], "valid_for": 24}}})
+        line_of(name, rules=[RULE], valid_for=24)
 
     assert f"checks.{name}.valid_for" == raised.value.path
 
@@ -100,28 +91,18 @@ def test_valid_for_is_refused_where_it_would_have_no_effect(name: str) -> None:
 @pytest.mark.parametrize("hours", [-1, 169, 1e9])
 def test_valid_for_is_at_most_a_week(hours: float) -> None:
     with pytest.raises(DecodeError):
-        load({**SITE, "checks": {"disk.io": {"rules": [RULE], "valid_for": hours}}})
+        line_of("disk.io", rules=[RULE], valid_for=hours)
 
-    assert (
-        168.0
-        == load({**SITE, "checks": {"disk.io": {"rules": [RULE], "valid_for": 168}}})
-        .checks["disk.io"]
-        .valid_for
-    )
+    assert 168.0 == line_of("disk.io", rules=[RULE], valid_for=168).valid_for
 
 
 def test_no_policy_accepts_a_certified_check_without_a_certificate() -> None:
-    line = {"rules": [RULE], "accept_skips": ["certified by an earlier gate"]}
     with pytest.raises(DecodeError, match="say with valid_for"):
-        load({**SITE, "checks": {"disk.io": line}})
+        line_of("disk.io", rules=[RULE], accept_skips=["certified by an earlier gate"])
 
 
-def _table(required: bool, name: str = "made.check", **rule: Any) -> dict[str, Any]:
-    rules = [{**BASE, **rule}] if rule else []
-    return {
-        "name": "x", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25,
-        "checks": {name: {"required": required, "rules": rules}},
-    }  # fmt: skip
+def _made(required: bool, **rule: Any) -> CheckPolicy:
+    return line_of("made.check", required=required, rules=[{"metric": "m", "source": "s", **rule}])
 
 
 FAILING: tuple[dict[str, Any], ...] = (
@@ -144,10 +125,10 @@ def test_a_rule_that_can_fail_needs_a_required_check(rule: dict[str, Any]) -> No
     with pytest.raises(
         DecodeError, match=r"better result than a bad value.*Require the check, or let its rules WARN"
     ) as caught:
-        policy.load(_table(False, **rule))
+        _made(False, **rule)
 
     assert "checks.made.check.rules[0]" == caught.value.path
-    assert policy.load(_table(True, **rule)).checks["made.check"].required
+    assert _made(True, **rule).required
 
 
 @pytest.mark.parametrize(
@@ -156,14 +137,14 @@ def test_a_rule_that_can_fail_needs_a_required_check(rule: dict[str, Any]) -> No
 )  # fmt: skip
 def test_policy_accepts_warnings_in_an_optional_check(rule: dict[str, Any]) -> None:
     """Its loss is a WARN too."""
-    assert not policy.load(_table(False, **rule)).checks["made.check"].required
+    assert not _made(False, **rule).required
 
 
 @pytest.mark.parametrize("name", JUDGED_BY_THE_ENGINE)
 def test_policy_rejects_an_optional_check_that_the_engine_judges(name: str) -> None:
     """Hosts and links are condemned by these without any rule."""
     with pytest.raises(DecodeError, match="the engine itself judges") as caught:
-        policy.load(_table(False, name))
+        line_of(name, required=False)
 
     assert f"checks.{name}.required" == caught.value.path
 
@@ -173,29 +154,15 @@ def test_the_engine_judges_just_these() -> None:
     assert (reachability.REACHABILITY, reachability.PAIRS, *from_report.CHECKS) == JUDGED_BY_THE_ENGINE
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_the_shipped_policies_let_nothing_off(path: Path) -> None:
-    """Each is read as an operator's own would be."""
-    assert policy.load(tomllib.loads(path.read_text(encoding="utf-8"))).checks
-
-
 @pytest.mark.parametrize("over", [Over.PEERS, Over.SLOWEST])
 def test_a_comparison_that_breaks_is_no_worse_than_a_loss(over: Over) -> None:
     """A median of 0 on an optional check is a WARN; on a required one nobody can tell."""
     rule = Rule("gflops", "s", over, warn_above=1.5, min_peers=2)
     rows = [row for row in healthy(2, 2).observations if row.check == "training.step"]
-    zero = [with_metric(healthy(2, 2), row.check, row.subject, "gflops", 0.0) for row in rows]
-    broken = [next(r for r in made.observations if (r.check, r.subject) == (row.check, row.subject))
-              for made, row in zip(zero, rows, strict=True)]  # fmt: skip
-    levels = [
-        {
-            finding.level
-            for finding in apply("training.step", CheckPolicy(required=required, rules=(rule,)), broken, 4)
-        }
-        for required in (True, False)
-    ]
-
-    assert [{Level.FAIL}, {Level.WARN}] == levels
+    broken = [replace(row, metrics={**row.metrics, "gflops": 0.0}) for row in rows]
+    for required, level in ((True, Level.FAIL), (False, Level.WARN)):
+        line = CheckPolicy(required=required, rules=(rule,))
+        assert {level} == {finding.level for finding in apply("training.step", line, broken, 4)}
 
 
 def test_two_rows_of_an_optional_subject_are_no_worse_than_none() -> None:

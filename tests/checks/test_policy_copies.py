@@ -87,16 +87,9 @@ def test_a_policy_and_the_catalogue_agree(path: Path) -> None:
 def test_policy_rules_look_at_declared_metrics_and_have_remedies(path: Path) -> None:
     """A rule on a metric that a check need not return would be blind on some node; each says what to do."""
     metrics = {check.name: set(check.metrics) for check in CATALOG}
-    loose = [
-        f"{name}: {rule.metric}"
-        for name, line in read_policy(path).checks.items()
-        for rule in line.rules
-        if rule.metric not in metrics.get(name, ())
-    ]
-
-    mute = [
-        f"{n}: {r.metric}" for n, line in read_policy(path).checks.items() for r in line.rules if not r.remedy
-    ]
+    rules = [(name, rule) for name, line in read_policy(path).checks.items() for rule in line.rules]
+    loose = [f"{name}: {rule.metric}" for name, rule in rules if rule.metric not in metrics.get(name, ())]
+    mute = [f"{name}: {rule.metric}" for name, rule in rules if not rule.remedy]
 
     assert not loose, "\n".join(loose)
     assert not mute, "\n".join(mute)

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -29,23 +29,7 @@ from tests.installation.hostile import NO_NUMPY
 ROOT = Path(__file__).parents[2]
 Metrics = Mapping[str, Any]
 WORLD_S = 200.0
-# What the one world of a test session is made to do.
-SCENARIOS = [
-    *(("overlap", name) for name in ("healthy", "one_element", "identity", "doubled")),
-    *(
-        ("ddp", name)
-        for name in (
-            "healthy",
-            "identity",
-            "one_element",
-            "doubled",
-            "learning_rate_0",
-            "drift",
-            "drift_to_NaN",
-        )
-    ),
-    ("all_reduce", "healthy"),
-]
+RANKS = 2
 
 
 def context(
@@ -77,7 +61,7 @@ def world_of_session(folder: Path) -> dict[str, list[Metrics]]:
     with open(root / "world.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            kept.write_text(json.dumps(_run_world(root, 2, SCENARIOS)))
+            kept.write_text(json.dumps(_run_world(root)))
     found: dict[str, list[Metrics]] = json.loads(kept.read_text())
     return found
 
@@ -87,51 +71,40 @@ def session_folder(folder: Path) -> Path:
     return next((one for one in (folder, *folder.parents) if re.fullmatch(r"pytest-\d+", one.name)), folder)
 
 
-def _run_world(folder: Path, ranks: int, scenarios: Sequence[tuple[str, str]]) -> dict[str, list[Metrics]]:
-    """Run (check, sabotage) pairs in turn."""
+def _run_world(folder: Path) -> dict[str, list[Metrics]]:
+    """Run the pairs of SCENARIOS in turn."""
     (folder / "without").mkdir()
     (folder / "without/numpy.py").write_text(NO_NUMPY)
     path = f"{folder}/without:{ROOT}"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": path}
-    argv = (
-        sys.executable,
-        "-W",
-        "ignore",
-        __file__,
-        str(folder / "world.store"),
-        str(ranks),
-        json.dumps(scenarios),
-    )
+    argv = (sys.executable, "-W", "ignore", __file__, str(folder / "world.store"))
     subprocess.run(argv, env=env, cwd=ROOT, timeout=WORLD_S, check=True)
-    said = [json.loads((folder / f"world.store.{rank}").read_text()) for rank in range(ranks)]
+    said = [json.loads((folder / f"world.store.{rank}").read_text()) for rank in range(RANKS)]
     return {name: [of_rank[name] for of_rank in said] for name in said[0]}
 
 
-def main(argv: Sequence[str]) -> None:
+def main(store: str) -> None:
     import torch.nn.parallel  # the ranks share what this imports
 
     with suppress(ImportError):
         import torch._dynamo  # noqa: F401 - DistributedDataParallel needs it
-    store, ranks, scenarios = argv[0], int(argv[1]), json.loads(argv[2])
     children = []
-    for rank in range(ranks):
+    for rank in range(RANKS):
         if (child := os.fork()) == 0:
-            _rank(store, rank, ranks, scenarios)
+            _rank(store, rank)
         children.append(child)
     for child in children:
         os.waitpid(child, 0)
 
 
-def _rank(store: str, rank: int, ranks: int, scenarios: Sequence[tuple[str, str]]) -> None:
+def _rank(store: str, rank: int) -> None:
     import torch.distributed as dist
 
     try:
         dist.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=20)
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS, timeout=timedelta(seconds=20)
         )
-        found = {
-            f"{check}/{sabotage}": _measure(check, sabotage, rank, ranks) for check, sabotage in scenarios
-        }
+        found = {f"{check}/{sabotage}": _measure(check, sabotage, rank) for check, sabotage in SCENARIOS}
         every = {**found, "numpy": _without_numpy(), **nccl_world.observed(rank)}
         Path(f"{store}.{rank}").write_text(json.dumps(every))
     finally:
@@ -152,7 +125,7 @@ def _without_numpy() -> Metrics:
     return {"numpy": numpy, "sdc": sound, "model": training_smoke.digest(training_smoke.make_model("cpu"))}
 
 
-def _measure(name: str, sabotage: str, rank: int, ranks: int) -> Metrics:
+def _measure(name: str, sabotage: str, rank: int) -> Metrics:
     from checks.probes.collectives import collectives
     from checks.probes.compute import overlap, training_smoke
 
@@ -163,13 +136,9 @@ def _measure(name: str, sabotage: str, rank: int, ranks: int) -> Metrics:
     }[name]
     options = {"min_bytes": 64.0, "max_bytes": 65536.0, "budget_s": 0.5, "steps": 20.0, "rounds": 3.0}
     with SABOTAGES[sabotage](rank):
-        result = check.body(context(options=options, place=RankPlace(rank, rank, ranks, "cpu")))
+        result = check.body(context(options=options, place=RankPlace(rank, rank, RANKS, "cpu")))
     metrics: dict[str, Any] = dict(getattr(result, "metrics", {}))
-    return (
-        {**metrics, "fault": fault_of(check, metrics)}
-        if "NaN" not in sabotage
-        else {"fault": fault_of(check, metrics)}
-    )
+    return {**(metrics if "NaN" not in sabotage else {}), "fault": fault_of(check, metrics)}
 
 
 @contextmanager
@@ -249,5 +218,12 @@ SABOTAGES: dict[str, Callable[[int], Any]] = {
     "drift_to_NaN": lambda rank: _drift(rank, float("nan")),
 }
 
+# What the one world of a test session is made to do: (check, sabotage).
+SCENARIOS = [
+    *(("overlap", name) for name in ("healthy", "one_element", "identity", "doubled")),
+    *(("ddp", name) for name in SABOTAGES),
+    ("all_reduce", "healthy"),
+]
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1])

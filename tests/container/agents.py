@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from container.agent import agent_run, cli, supervisor
 from container.agent.files import s3
 from container.agent.supervisor import Signals
 from tests.container import fake_checks
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_checks.py")
@@ -44,17 +44,16 @@ TIMEOUT_S = 600.0  # only what hangs comes to it
 KEY = secret_key.make()  # every host of one job gets the same
 
 
-def make_bundle(nodes: int = 1, network_s: float = 2.0, stage_s: float = 8.0, judged: bool = True) -> bytes:
+def make_bundle(nodes: int = 1, stage_s: float = 8.0, judged: bool = True) -> bytes:
     """A bundle whose policy asks one thing at most: that the first metric of one check is 1."""
     declared = Declared("cpu", nodes, 0, 1)
     lines = {check.name: _line(check) for check in CATALOG if lacks(check.part, declared, None) is None}
     held = next(check for check in CATALOG if check.name == JUDGED)
     rule = Rule(held.metrics[0], "the test", equals=1, cause=Cause.HARDWARE, remedy="none")
     lines[JUDGED] = dataclasses.replace(_line(held), rules=(rule,) if judged else ())
-    policy = Policy("container-test", ("cpu",), OnWarn.GO, 1.0, lines)
-    return bundles.dump(
-        bundles.make(GATE, declared, Profile.QUICK, policy, builtin(), network_s=network_s, stage_s=stage_s)
-    )
+    policy, quick = Policy("container-test", ("cpu",), OnWarn.GO, 1.0, lines), Profile.QUICK
+    made = bundles.make(GATE, declared, quick, policy, builtin(), network_s=2.0, stage_s=stage_s)
+    return bundles.dump(made)
 
 
 def _line(check: Check) -> CheckPolicy:
@@ -98,7 +97,7 @@ class Ended:
 def fake_python(folder: Path) -> Path:
     """The interpreter that plays the checks."""
     path = folder / "python"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
@@ -107,19 +106,24 @@ def make_root(folder: Path, bundle: bytes | None, hosts: Sequence[str] = (), cur
     """What SageMaker prepares: the bundle in an input channel, and who takes part."""
     root = folder / f"ml-{current or 'only'}"
     (root / "input" / "config").mkdir(parents=True)
-    (root / "input" / "data" / "prelaunch").mkdir(parents=True)
-    (root / "input" / "data" / "prelaunch" / "exchange.key").write_bytes(KEY)
+    (channel := root / "input" / "data" / "prelaunch").mkdir(parents=True)
+    (channel / "exchange.key").write_bytes(KEY)
     if bundle is not None:
-        (root / "input" / "data" / "prelaunch" / "bundle.json").write_bytes(bundle)
+        (channel / "bundle.json").write_bytes(bundle)
     if hosts:
-        config = {
-            "current_host": current,
-            "hosts": list(hosts),
-            "network_interface_name": "lo",
-            "topology": None,
-        }
+        config = {"current_host": current, "hosts": hosts, "network_interface_name": "lo", "topology": None}
         (root / "input" / "config" / "resourceconfig.json").write_text(json.dumps(config))
     return root
+
+
+def _own(root: Path, python: Path | None, temporary: Path) -> dict[str, str]:
+    """An agent's environment. A killed one leaves its folder in the temporary one, and pytest removes it."""
+    temporary.mkdir(exist_ok=True)
+    given = {"PRELAUNCH_ROOT": str(root), **({"PRELAUNCH_PYTHON": str(python)} if python else {})}
+    inherited = (
+        one for one in os.environ if not one.startswith("PRELAUNCH_") or one == machine_state.VARIABLE
+    )
+    return {**{name: os.environ[name] for name in inherited}, **given}
 
 
 class Agent:
@@ -134,23 +138,12 @@ class Agent:
         wrapper: Sequence[str] = (),
     ) -> None:
         self.root, self._log = root, root.with_suffix(".log")
-        own = {"PRELAUNCH_PYTHON": str(python)} if python else {}
-        temporary = root.with_suffix(".tmp")  # a killed agent leaves its folder there, and pytest removes it
-        temporary.mkdir(exist_ok=True)
+        temporary = root.with_suffix(".tmp")
+        own = {**_own(root, python, temporary), "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+        argv = (*wrapper, sys.executable, "-m", "container.agent", *(arguments or ("train",)))
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
-                (*wrapper, sys.executable, "-m", "container.agent", *(arguments or ("train",))),
-                cwd=ROOT,
-                env={
-                    **_inherited(),
-                    "PYTHONPATH": str(ROOT),
-                    "PRELAUNCH_ROOT": str(root),
-                    "TMPDIR": str(temporary),
-                    **own,
-                    **(environment or {}),
-                },
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                argv, cwd=ROOT, env={**own, **(environment or {})}, stdout=log, stderr=log
             )
 
     def __enter__(self) -> Agent:
@@ -178,13 +171,17 @@ class Agent:
 
     def until(self, pattern: str) -> Path:
         """The first file below its root that matches, waited for."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline:
-            if found := sorted(self.root.glob(pattern)):
-                return found[0]
-            assert self.process.poll() is None, self._log.read_text(errors="replace")
-            time.sleep(0.05)
-        raise AssertionError(f"no {pattern} below {self.root}: {self._log.read_text(errors='replace')}")
+
+        def log() -> str:
+            return self._log.read_text(errors="replace")
+
+        def found() -> list[Path]:
+            ended = self.process.poll() is not None
+            paths = sorted(self.root.glob(pattern))
+            assert paths or not ended, log()
+            return paths
+
+        return until(found, log, TIMEOUT_S)[0]
 
 
 def run_alone(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
@@ -193,19 +190,19 @@ def run_alone(root: Path, *arguments: str, python: Path | None = None, **environ
         return agent.wait()
 
 
-def _inherited() -> dict[str, str]:
-    own = (name for name in os.environ if not name.startswith("PRELAUNCH_") or name == machine_state.VARIABLE)
-    return {name: os.environ[name] for name in own}
+def run_usual(folder: Path, *arguments: str, **environment: str) -> Ended:
+    """The agent of the only host, with the usual bundle and the fake checks, to its end in this process."""
+    root = make_root(folder, make_bundle())
+    return run(root, *arguments, python=fake_python(folder), **environment)
 
 
 def run(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
     """An agent to its end, in this process: the fake checks are a function, and everything else that it starts is a process."""
-    own = {"PRELAUNCH_ROOT": str(root), **({"PRELAUNCH_PYTHON": str(python)} if python else {})}
     temporary = root.with_suffix(".tmp")
-    temporary.mkdir(exist_ok=True)
+    own = _own(root, python, temporary)
     s3._client.cache_clear()
     with (
-        patch.dict(os.environ, {**_inherited(), **own, **environment}, clear=True),
+        patch.dict(os.environ, {**own, **environment}, clear=True),
         patch.object(tempfile, "tempdir", str(temporary)),
         patch.object(agent_run, "become_subreaper", lambda: None),
         patch.object(Signals, "install", lambda signals: None),

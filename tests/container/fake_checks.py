@@ -44,12 +44,8 @@ def play(argv: Sequence[str]) -> int | list[str]:
     attempt = out / os.environ["PRELAUNCH_ATTEMPT"]
     own = "FAKE_" + node.upper().translate(str.maketrans("-.", "__"))
     part = os.environ.get(own) or os.environ.get("FAKE", "healthy")
-    node_context = open_node_context(
-        Path(option("--bundle")),
-        Path(os.environ["PRELAUNCH_ROSTER"]),
-        node,
-        Path(os.environ["PRELAUNCH_SCRATCH"]),
-    )
+    roster, scratch = Path(os.environ["PRELAUNCH_ROSTER"]), Path(os.environ["PRELAUNCH_SCRATCH"])
+    node_context = open_node_context(Path(option("--bundle")), roster, node, scratch)
     write_whole(out / "rosters" / f"{node}.json", dump_plain(node_context.roster))
     if part == "silent":
         return 7
@@ -95,11 +91,9 @@ def _asking(attempt: Path, node: str, seconds: float) -> int:
 
 def write_report(node_context: NodeContext, attempt: Path, part: str) -> None:
     """Every planned check of this node has measured something; played wrong, 2 where 1 is wanted."""
-    per, node = node_context.bundle.declared.ranks_per_node, node_context.node
-    ranks = [
-        rank_subject(node, rank)
-        for rank in range(node_context.node_rank * per, (node_context.node_rank + 1) * per)
-    ]
+    bundle, node = node_context.bundle, node_context.node
+    per = bundle.declared.ranks_per_node
+    ranks = [rank_subject(node, node_context.node_rank * per + local) for local in range(per)]
     peers = tuple(member.name for member in node_context.roster.members if member.name != node)
     known: dict[str, Value] = {"peers": peers, "rendezvous": "ok", "other_catalogues": 0}
     known["failures"], known["refused"] = tuple("ok" for _ in peers), tuple(0 for _ in peers)
@@ -111,25 +105,15 @@ def write_report(node_context: NodeContext, attempt: Path, part: str) -> None:
         for subject in ranks if planned.scope is Scope.RANK else [node]:
             metrics = with_contents({name: known.get(name, value) for name in planned.metrics}, planned)
             if planned.check == "collective.pairs":
-                rank, nodes = int(subject.rpartition("-")[2]), node_context.bundle.declared.nodes
-                paired = row(rank, nodes, per, lambda one, other: {}, profile=node_context.bundle.profile)
+                rank, nodes = int(subject.rpartition("-")[2]), bundle.declared.nodes
+                paired = row(rank, nodes, per, lambda one, other: {}, profile=bundle.profile)
                 metrics = {name: paired.metrics[name] for name in planned.metrics}
             rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))
     whole = part not in ("hang", "stubborn")
-    me = Node(
-        node, node_context.node_rank, attempt.name, node_context.bundle.catalogue, whole, identity_of_node()
-    )
-    bundle = node_context.bundle
-    report = NodeReport(
-        SCHEMA_VERSION,
-        bundle.gate_id,
-        now(),
-        bundle.profile,
-        bundle.declared,
-        node_context.plan,
-        me,
-        tuple(rows if whole else rows[:1]),
-    )
+    identity = identity_of_node()
+    me = Node(node, node_context.node_rank, attempt.name, bundle.catalogue, whole, identity)
+    about = (SCHEMA_VERSION, bundle.gate_id, now(), bundle.profile, bundle.declared, node_context.plan)
+    report = NodeReport(*about, me, tuple(rows if whole else rows[:1]))
     write_whole(attempt / "nodes" / f"{node}.json", dump_plain(report))
 
 

@@ -12,7 +12,7 @@ from checks.documents.report import load_node
 from container.agent.agent_run import live
 from container.agent.settings import make
 from container.agent.supervisor import Signals
-from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run, run_alone
+from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run, run_alone, run_usual
 
 
 def test_train_checks_and_leaves_the_merged_report(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_train_checks_and_leaves_the_merged_report(tmp_path: Path) -> None:
 
 def test_a_no_go_is_exit_code_1_with_its_reason(tmp_path: Path) -> None:
     """SageMaker shows the failure file as the job's reason."""
-    ended = run(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path), FAKE="wrong")
+    ended = run_usual(tmp_path, FAKE="wrong")
 
     assert (1, True) == (ended.code, ended.failure.startswith("no_go: "))
     assert ended.failure == ended.record["reason"]
@@ -35,7 +35,7 @@ def test_a_no_go_is_exit_code_1_with_its_reason(tmp_path: Path) -> None:
 
 def test_checks_that_leave_no_report_cannot_be_a_go(tmp_path: Path) -> None:
     """The reason says how its checks ended."""
-    ended = run(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path), FAKE="silent")
+    ended = run_usual(tmp_path, FAKE="silent")
 
     assert (3, True) == (ended.code, "exit code 7" in ended.failure)
 
@@ -67,22 +67,17 @@ def test_a_gate_without_a_command_is_a_usage_error(tmp_path: Path, words: tuple[
 
 def test_the_command_starts_after_a_go_and_its_exit_code_is_the_agents(tmp_path: Path) -> None:
     """`gate -- COMMAND`: what the command says is not taken for a verdict's code."""
-    root = make_root(tmp_path, make_bundle())
-    ended = run(root, "gate", "--", "sh", "-c", "echo trained; exit 9", python=fake_python(tmp_path))
+    ended = run_usual(tmp_path, "gate", "--", "sh", "-c", "echo trained; exit 9")
 
-    assert (9, True, "the command ended with exit code 9") == (
-        ended.code,
-        "trained" in ended.log,
-        ended.failure,
-    )
+    assert (9, True) == (ended.code, "trained" in ended.log)
+    assert "the command ended with exit code 9" == ended.failure
     assert 1 == len(ended.merged.nodes)
 
 
 @pytest.mark.parametrize(("part", "code"), [("wrong", 1), ("silent", 7)])
 def test_a_gate_that_refuses_starts_no_command(tmp_path: Path, part: str, code: int) -> None:
     """Its exit code is the agent's, its reason SageMaker's."""
-    root = make_root(tmp_path, make_bundle())
-    ended = run(root, "gate", "--", "sh", "-c", "echo trained", python=fake_python(tmp_path), FAKE=part)
+    ended = run_usual(tmp_path, "gate", "--", "sh", "-c", "echo trained", FAKE=part)
 
     assert (code, False) == (ended.code, "trained" in ended.log)
     assert ended.failure.startswith("the command was not started: ")
@@ -98,12 +93,8 @@ def test_sigterm_ends_the_checks_and_leaves_what_they_knew(tmp_path: Path) -> No
         ended = agent.wait()
 
     (report,) = uploads.glob(f"{GATE}/*/nodes/*.json")
-    assert (143, "SIGTERM", False) == (
-        ended.code,
-        ended.record["signal"],
-        load_node(report.read_bytes()).node.complete,
-    )
-    assert "SIGTERM" in ended.failure
+    assert not load_node(report.read_bytes()).node.complete
+    assert (143, "SIGTERM", True) == (ended.code, ended.record["signal"], "SIGTERM" in ended.failure)
 
 
 def test_checks_that_ignore_sigterm_are_killed_in_time(tmp_path: Path) -> None:
@@ -122,23 +113,18 @@ def test_checks_that_ignore_sigterm_are_killed_in_time(tmp_path: Path) -> None:
 @pytest.mark.needs("unshare")
 def test_agent_as_process_1_reaps_orphans(tmp_path: Path) -> None:
     """It reaps and ends an orphan that fell to it, and its end is the container's."""
-    root = make_root(tmp_path, make_bundle())
+    root, played = make_root(tmp_path, make_bundle()), {"FAKE": "orphan"}
     wrapper = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-    with Agent(
-        root, "check", python=fake_python(tmp_path), environment={"FAKE": "orphan"}, wrapper=wrapper
-    ) as agent:
-        ended = agent.wait()
-
-    assert 0 == ended.code
+    with Agent(root, "check", python=fake_python(tmp_path), environment=played, wrapper=wrapper) as agent:
+        assert 0 == agent.wait().code
 
 
 def test_a_folder_that_cannot_be_written_cannot_be_a_go(tmp_path: Path) -> None:
     """There is nowhere to leave a report."""
     root = make_root(tmp_path, make_bundle())
     (root / "output").write_text("a file where the folder should be")
-    ended = run(root, "check", python=fake_python(tmp_path))
 
-    assert 3 == ended.code
+    assert 3 == run(root, "check", python=fake_python(tmp_path)).code
 
 
 @pytest.mark.long
@@ -175,11 +161,7 @@ def test_an_agent_without_a_folder_for_scratch_says_so(
         (2, "data/other/nothing", ""),
         (1, "config/resourceconfig.json", "{"),
     ],
-    ids=[
-        "two bundles",
-        "two nodes, and neither a roster nor SageMaker's file",
-        "a garbled file of SageMaker's",
-    ],
+    ids=["two bundles", "two nodes, neither a roster nor SageMaker's file", "a garbled file of SageMaker's"],
 )
 def test_agent_rejects_input_that_names_no_bundle_or_host(
     tmp_path: Path, nodes: int, file: str, text: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checks.documents.answer import AnswerWord, dump_answer
-from tests.container.agents import GATE, Agent, Ended, fake_python, make_bundle, make_root, run
+from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run_usual
 from tests.container.fake_s3 import BUCKET, FakeS3
 from tests.tasks.store.servers import environment
 
@@ -44,9 +44,8 @@ def test_an_s3_that_fails_for_a_while_only_delays_it(tmp_path: Path, store: Fake
 
 def test_agent_polls_for_no_answer_when_no_check_holds(tmp_path: Path, store: FakeS3) -> None:
     """A go needs no answer, and costs no request."""
-    root = make_root(tmp_path, make_bundle())
     words = (*FIRST, "--answers", f"s3://{BUCKET}/answers", "--", "sleep", "1.5")
-    ended: Ended = run(root, *words, python=fake_python(tmp_path), **environment(store.url))
+    ended = run_usual(tmp_path, *words, **environment(store.url))
 
     assert (0, []) == (ended.code, store.asked)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.container.agents import GATE, Agent, Ended, free_port, make_bundle, make_root, run
+from tests.container.agents import GATE, Agent, free_port, make_bundle, make_root, run
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 TELL = """
@@ -20,18 +20,6 @@ said = {"attempt": os.environ["PRELAUNCH_ATTEMPT"], "roster": json.load(open(os.
 json.dump(said, open(os.path.join(out, node), "w"))
 """
 WORDS = ("--", "{python}", "-c", TELL, "{out}", "{job}")
-
-
-def both(
-    tmp_path: Path, *arguments: str, bundle: bytes | None = None, **environment: str
-) -> tuple[Ended, Ended]:
-    """Two hosts to their end."""
-    given = {"PRELAUNCH_PORT": str(free_port()), "TRAINING_JOB_NAME": "job-7", **environment}
-    roots = [make_root(tmp_path, bundle, HOSTS, host) for host in HOSTS]
-    for root in roots:
-        (root / "output" / "data").mkdir(parents=True)
-    with Agent(roots[1], *arguments, environment=given) as second:
-        return run(roots[0], *arguments, python=None, **given), second.wait()
 
 
 def test_a_host_that_never_came_starts_nowhere(tmp_path: Path) -> None:
@@ -82,7 +70,13 @@ def test_every_host_runs_the_words_and_knows_who_it_is(tmp_path: Path) -> None:
     each host's record beside.
     """
     uploads = tmp_path / "uploads"
-    ended = both(tmp_path, "exec", "--upload", str(uploads), *WORDS, bundle=make_bundle(2))
+    given = {"PRELAUNCH_PORT": str(free_port()), "TRAINING_JOB_NAME": "job-7"}
+    roots = [make_root(tmp_path, make_bundle(2), HOSTS, host) for host in HOSTS]
+    for root in roots:
+        (root / "output" / "data").mkdir(parents=True)
+    words = ("exec", "--upload", str(uploads), *WORDS)
+    with Agent(roots[1], *words, environment=given) as second:
+        ended = (run(roots[0], *words, python=None, **given), second.wait())
     said = [json.loads((each.out / host).read_bytes()) for each, host in zip(ended, HOSTS, strict=True)]
     token = str(ended[0].record["attempt"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,22 +23,16 @@ from container.agent.hosts.roll_call import (
 from container.agent.supervisor import Signals
 from tests.container.agents import GATE, Agent, Ended, fake_python, free_port, make_bundle, make_root, run
 from tests.exchanges import access
+from tests.waiting import until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
-def start(tmp_path: Path, host: str, **environment: str) -> Agent:
-    """One host of two."""
-    root = make_root(tmp_path, make_bundle(nodes=2), HOSTS, host)
-    return Agent(root, "check", python=tmp_path / "python", environment=environment)
-
-
 def test_several_hosts_without_a_key_are_refused(tmp_path: Path) -> None:
     """Before anything is checked; SageMaker shows the reason."""
-    fake_python(tmp_path)
     root = make_root(tmp_path, make_bundle(nodes=2), HOSTS, HOSTS[0])
     (root / "input" / "data" / "prelaunch" / "exchange.key").unlink()
-    ended = run(root, "check", python=tmp_path / "python")
+    ended = run(root, "check", python=fake_python(tmp_path))
 
     assert (2, False) == (ended.code, (ended.out / "rosters").exists())
     assert "the key with which 2 nodes communicate cannot be read" in ended.failure
@@ -46,25 +40,21 @@ def test_several_hosts_without_a_key_are_refused(tmp_path: Path) -> None:
 
 def test_a_job_that_is_stopped_while_hosts_are_awaited(tmp_path: Path) -> None:
     """Nothing was checked yet, and the record says so at once."""
-    fake_python(tmp_path)
-    port = free_port()
-    with start(tmp_path, HOSTS[0], PRELAUNCH_PORT=str(port)) as first:
-        listening(HOSTS[0], port)
+    root, port = make_root(tmp_path, make_bundle(nodes=2), HOSTS, HOSTS[0]), free_port()
+    environment = {"PRELAUNCH_PORT": str(port)}
+    with Agent(root, "check", python=fake_python(tmp_path), environment=environment) as first:
+        until(lambda: listens(HOSTS[0], port))
         first.terminate()
         ended = first.wait()
 
     assert (143, "SIGTERM", [HOSTS[1]]) == (ended.code, ended.record["signal"], ended.record["missing"])
 
 
-def listening(address: str, port: int) -> None:
-    """Return once somebody listens there."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            return socket.create_connection((address, port), 1.0).close()
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError(f"nobody listens on {address}:{port}")
+def listens(address: str, port: int) -> bool:
+    """Whether somebody does there."""
+    with suppress(OSError), socket.create_connection((address, port), 1.0):
+        return True
+    return False
 
 
 def nth_start(number: str) -> ContainerStart:
@@ -117,20 +107,14 @@ def test_a_host_that_is_not_on_the_roll_is_told_why(
     responder: RollCallResponder, number: str | None, said: str
 ) -> None:
     """Another life of it, or none at all."""
-    port = free_port()
-    responder.listen("127.0.0.1", port)
+    first = Member("a", "127.0.0.1", free_port())
+    responder.listen(first.address, first.probe_port)
     if number:
         responder.put("join/b", dump_start(nth_start(number)))
     responder.close_roll(("a", "b"))
     try:
         with pytest.raises(NotInAttempt, match=said):
-            answer(
-                lambda: Member("a", "127.0.0.1", port),
-                access("b", GATE),
-                ("b", nth_start("1")),
-                5.0,
-                Signals(),
-            )
+            answer(lambda: first, access("b", GATE), ("b", nth_start("1")), 5.0, Signals())
     finally:
         responder.close()
 
@@ -180,10 +164,8 @@ def test_hosts_share_one_token_one_roster_and_one_verdict(tmp_path: Path, bad: s
     roots = [make_root(tmp_path, make_bundle(nodes=2), HOSTS, host) for host in HOSTS]
     with Agent(roots[1], "check", python=python, environment=given) as other:
         first, second = run(roots[0], "check", python=python, **given), other.wait()
-    rosters = [
-        json.loads((ended.out / "rosters" / f"{name}.json").read_bytes())
-        for ended, name in zip((first, second), HOSTS, strict=True)
-    ]
+    paths = (first.out / "rosters" / f"{HOSTS[0]}.json", second.out / "rosters" / f"{HOSTS[1]}.json")
+    rosters = [json.loads(path.read_bytes()) for path in paths]
 
     assert (code, code) == (first.code, second.code)
     assert first.record["attempt"] == second.record["attempt"] == first.merged.attempt

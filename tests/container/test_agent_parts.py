@@ -36,11 +36,8 @@ def test_hosts_are_in_one_order_everywhere() -> None:
     hosts = ["algo-10", "algo-2", "algo-1"]
     found = parse_resources(resources(hosts=hosts, network_interface_name="eth0", topology=None, x={"y": 1}))
 
-    assert (("algo-1", "algo-2", "algo-10"), "algo-2", "eth0") == (
-        found.hosts,
-        found.current,
-        found.interface,
-    )
+    assert ("algo-1", "algo-2", "algo-10") == found.hosts
+    assert ("algo-2", "eth0") == (found.current, found.interface)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +90,9 @@ def test_a_mirror_copies_whole_files_and_follows_nothing(tmp_path: Path) -> None
     (source / "nodes" / ".a.json.tmp").write_text("ha")
     (source / "link").symlink_to("/etc/passwd")
     os.mkfifo(source / "fifo")
-    problem = Mirror(source, str(target)).close(10.0)
 
-    assert ("", ["nodes/a.json"]) == (
-        problem,
-        [str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()],
-    )
+    assert "" == Mirror(source, str(target)).close(10.0)
+    assert [target / "nodes" / "a.json"] == [path for path in target.rglob("*") if path.is_file()]
 
 
 def test_a_mirror_copies_before_the_end(tmp_path: Path) -> None:
@@ -159,12 +153,8 @@ def test_an_exit_code_without_a_verdict_is_no_go(tmp_path: Path, has_verdict: bo
 
 def test_arguments_come_before_the_environment() -> None:
     """The nearest to the caller wins; an empty one is none."""
-    environment = {
-        "PRELAUNCH_BUNDLE": "environment",
-        "PRELAUNCH_UPLOAD": "environment",
-        "PRELAUNCH_CONFIRM": "",
-    }
-    found = settings.make(Path("/opt/ml"), {"bundle": "argument", "upload": None}, environment)
+    given = {"PRELAUNCH_BUNDLE": "environment", "PRELAUNCH_UPLOAD": "environment", "PRELAUNCH_CONFIRM": ""}
+    found = settings.make(Path("/opt/ml"), {"bundle": "argument", "upload": None}, given)
 
     assert ("argument", "environment", "") == (found.bundle, found.upload, found.confirm)
 
@@ -225,13 +215,14 @@ def test_scratch_cleanup_keeps_new_folders_files_and_link_targets(temporary: Pat
     (temporary / "else").mkdir()
     (temporary / "else" / "mine").touch()
     kept = [temporary / f"prelaunch-agent{end}" for end in (".new", "-old", ".file")]
-    kept[0].mkdir()
-    kept[1].mkdir()
-    kept[2].touch()
-    age(kept[1])
+    new, other, file = kept
+    new.mkdir()
+    other.mkdir()
+    file.touch()
+    age(other)
+    age(file)
     (temporary / "prelaunch-agent.link").symlink_to(temporary / "else")
     os.utime(temporary / "prelaunch-agent.link", (OLD, OLD), follow_symlinks=False)
-    os.utime(kept[2], (OLD, OLD))
     scratch.remove_abandoned()
 
     assert all(one.exists() for one in kept) and (temporary / "else" / "mine").exists()

@@ -19,17 +19,12 @@ from tests.container.agents import make_bundle
 
 STEP = {"SLURM_JOB_NODELIST": "n[0-3]", "SLURM_STEP_NODELIST": "n[2,10]", "SLURMD_NODENAME": "n10"}
 
-POD = {
-    "PRELAUNCH_PODS": "3",
-    "PRELAUNCH_POD": "1",
-    "PRELAUNCH_POD_ADDRESS": "node-%.gate-1",
-    "PRELAUNCH_SHARED": "1",
-}
+POD = {"PRELAUNCH_PODS": "3", "PRELAUNCH_POD": "1", "PRELAUNCH_POD_ADDRESS": "node-%.gate-1"}
 
 
 def settings(tmp_path: Path, **changes: str) -> Settings:
     """As a pod's variables say."""
-    return make(tmp_path, {}, {**POD, **changes})
+    return make(tmp_path, {}, {**POD, "PRELAUNCH_SHARED": "1", **changes})
 
 
 def test_the_nodes_are_the_pods_in_their_order(tmp_path: Path) -> None:
@@ -37,11 +32,7 @@ def test_the_nodes_are_the_pods_in_their_order(tmp_path: Path) -> None:
     hosts = roster_source.find(settings(tmp_path), None)
 
     assert (hosts.names, hosts.node) == (("node-0", "node-1", "node-2"), "node-1")
-    assert [hosts.resolvable(name) for name in hosts.names] == [
-        "node-0.gate-1",
-        "node-1.gate-1",
-        "node-2.gate-1",
-    ]
+    assert [hosts.resolvable(name) for name in hosts.names] == [f"node-{rank}.gate-1" for rank in range(3)]
 
 
 def test_a_pod_of_an_operator_has_its_number_at_the_end_of_its_name(tmp_path: Path) -> None:
@@ -53,10 +44,8 @@ def test_peers_are_found_by_the_names_of_the_service(tmp_path: Path, monkeypatch
     """Their own names resolve nowhere."""
     known = {f"node-{index}.gate-1": f"10.0.0.{index + 1}" for index in range(3)}
     monkeypatch.setattr(address, "resolve", lambda name: known.get(name, ""))
-    hosts = roster_source.find(settings(tmp_path), None)
 
-    assert hosts.resolvable("node-2") == "node-2.gate-1"
-    assert check_command.own_address(hosts) == "10.0.0.2"
+    assert check_command.own_address(roster_source.find(settings(tmp_path), None)) == "10.0.0.2"
 
 
 @pytest.mark.parametrize(
@@ -88,11 +77,9 @@ def test_agent_copies_the_mounted_key_to_scratch(tmp_path: Path, nodes: int) -> 
 
 def test_the_end_is_left_in_the_termination_message(tmp_path: Path) -> None:
     """One line of it, below the 4096 bytes that a kubelet keeps, whatever the reason contains."""
-    path = tmp_path / "termination-log"
+    path, reason = tmp_path / "termination-log", "\U0001f525" * 5000 + "\nmore"
     path.write_bytes(b"")
-    record = ExitRecord(
-        "gate-1", "abc", "node-1", "2026-11-26T10:00:00Z", exit_code=1, reason="\U0001f525" * 5000 + "\nmore"
-    )
+    record = ExitRecord("gate-1", "abc", "node-1", "2026-11-26T10:00:00Z", exit_code=1, reason=reason)
     exit_record.write_termination(str(path), record)
     said = json.loads(path.read_text())
 

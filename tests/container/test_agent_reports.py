@@ -13,7 +13,7 @@ import pytest
 
 from checks.documents.report import NODE_REPORT_BYTES, load, load_node
 from container.agent.files.log_lines import lines_of
-from tests.container.agents import GATE, Ended, fake_python, make_bundle, make_root, run
+from tests.container.agents import GATE, Ended, fake_python, make_bundle, make_root, run, run_usual
 from tests.container.fake_s3 import BUCKET, FakeS3
 from tests.tasks.store.servers import environment
 
@@ -30,8 +30,7 @@ def joined(parts: list[dict[str, object]]) -> bytes:
 def test_an_upload_that_failed_leaves_the_log(tmp_path: Path) -> None:
     """With the reason why it is there; and it is no GO, because whoever waits for the report would wait in vain."""
     (tmp_path / "uploads").write_text("a file where the folder should be")
-    root = make_root(tmp_path, make_bundle())
-    ended = run(root, "check", "--upload", str(tmp_path / "uploads"), python=fake_python(tmp_path))
+    ended = run_usual(tmp_path, "check", "--upload", str(tmp_path / "uploads"))
 
     assert (3, True) == (ended.code, "could not be copied" in ended.failure)
     assert "not copied" in ended.log and load_node(joined(told(ended))).node.complete
@@ -43,7 +42,7 @@ def test_an_upload_that_failed_leaves_the_log(tmp_path: Path) -> None:
 def test_a_report_that_is_elsewhere_fills_no_log(tmp_path: Path, given: dict[str, str]) -> None:
     """Copied, or on a host that nobody's control plane started."""
     given = {key: value.format(folder=tmp_path) for key, value in given.items()}
-    ended = run(make_root(tmp_path, make_bundle()), "check", python=fake_python(tmp_path), **given)
+    ended = run_usual(tmp_path, "check", **given)
 
     assert (0, []) == (ended.code, told(ended))
 
@@ -68,9 +67,8 @@ def test_isolated_from_the_network_the_report_is_in_the_log(tmp_path: Path) -> N
     """SageMaker started it, and no place was named to copy to. Who follows the log knows the verdict's reasons while the training
     runs; once is enough.
     """
-    root = make_root(tmp_path, make_bundle())
-    words = ("--", "sh", "-c", "sleep 2; echo trained")
-    ended = run(root, "gate", *words, python=fake_python(tmp_path), TRAINING_JOB_NAME="job-7")
+    words = ("gate", "--", "sh", "-c", "sleep 2; echo trained")
+    ended = run_usual(tmp_path, *words, TRAINING_JOB_NAME="job-7")
     parts = told(ended)
     (own,) = (ended.out / str(ended.record["attempt"]) / "nodes").glob("*.json")
 
@@ -106,8 +104,7 @@ def test_an_object_that_is_not_there_is_rejected(tmp_path: Path, store: FakeS3) 
 def test_a_bucket_that_refuses_makes_no_go(tmp_path: Path, store: FakeS3) -> None:
     """A report that arrived nowhere is no report."""
     given = {"PRELAUNCH_UPLOAD": "s3://no-such-bucket/x"}
-    root = make_root(tmp_path, make_bundle())
-    ended = run(root, python=fake_python(tmp_path), **environment(store.url), **given)
+    ended = run_usual(tmp_path, **environment(store.url), **given)
 
     assert (3, True) == (ended.code, "NoSuchKey" in ended.failure)
 
@@ -120,6 +117,6 @@ def test_an_s3_that_does_not_answer_delays_the_end_no_longer_than_said(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         given = environment(f"http://127.0.0.1:{silent.getsockname()[1]}")
         given |= {"PRELAUNCH_UPLOAD": f"s3://{BUCKET}/x"}
-        ended = run(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path), **given)
+        ended = run_usual(tmp_path, **given)
 
     assert (3, True) == (ended.code, "did not end within 1 s" in ended.failure)

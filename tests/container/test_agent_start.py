@@ -49,26 +49,23 @@ FOREIGN = {
 def channel_root(tmp_path: Path, host: str = "") -> Path:
     """An /opt/ml whose input channel has the code beside the bundle."""
     root = make_root(tmp_path, make_bundle(), (host,) if host else (), host)
-    (root / "input" / "data" / "prelaunch" / "prelaunch.tar.gz").write_bytes(code_archive())
-    (root / "input" / "data" / "prelaunch" / "start.sh").write_bytes(start_script())
+    (channel_of(root) / "prelaunch.tar.gz").write_bytes(code_archive())
+    (channel_of(root) / "start.sh").write_bytes(start_script())
     return root
+
+
+def channel_of(root: Path) -> Path:
+    """Where SageMaker lays what the launcher gave."""
+    return root / "input" / "data" / "prelaunch"
 
 
 def start(root: Path, arguments: Sequence[str], working: str = "/", **environment: str) -> Ended:
     """What SageMaker runs, in a container that knows nothing of us."""
-    inherited = {
-        key: value for key, value in os.environ.items() if not key.startswith(("PRELAUNCH_", "PYTHON"))
-    }
-    path = f"{root}-bin:{inherited['PATH']}"
-    given = {
-        **inherited,
-        "PRELAUNCH_ROOT": str(root),
-        "PATH": path,
-        "TMPDIR": str(root.parent),
-        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
-        **environment,
-    }
-    argv = ("/bin/sh", str(root / "input" / "data" / "prelaunch" / "start.sh"), *arguments)
+    names = [name for name in os.environ if not name.startswith(("PRELAUNCH_", "PYTHON"))]
+    given = {name: os.environ[name] for name in (*names, "PRELAUNCH_STATE")}
+    path = f"{root}-bin:{os.environ['PATH']}"
+    given |= {"PRELAUNCH_ROOT": str(root), "PATH": path, "TMPDIR": str(root.parent), **environment}
+    argv = ("/bin/sh", str(channel_of(root) / "start.sh"), *arguments)
     ended = subprocess.run(argv, cwd=working, env=given, capture_output=True, text=True)
     print(ended.stdout, ended.stderr)
     return Ended(ended.returncode, root, ended.stdout + ended.stderr)
@@ -80,7 +77,7 @@ def root(tmp_path: Path) -> Path:
     made = channel_root(tmp_path)
     image = Path(f"{made}-bin")
     image.mkdir()
-    (image / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (image / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (image / "python3").chmod(stat.S_IRWXU)
     return made
 
@@ -143,7 +140,7 @@ def container(folder: Path) -> Path:
     root = channel_root(folder, HOST)
     node = PassedNode(HOST, 0, identity_of_node())
     made = Pass(SCHEMA_VERSION, "earlier", "digest", "2026-01-01T00:00:00Z", (node,))
-    (root / "input" / "data" / "prelaunch" / "pass.json").write_bytes(bundles.dump(made))
+    (channel_of(root) / "pass.json").write_bytes(bundles.dump(made))
     return root
 
 
@@ -165,19 +162,13 @@ def test_the_training_gets_what_the_engine_gave(
     tmp_path: Path, verb: str, code: str, own: Mapping[str, str]
 ) -> None:
     """Variable for variable, with the code in the image or by the input channel, behind the checks or without any."""
-    root = container(tmp_path)
-    channel = root / "input" / "data" / "prelaunch"
-    engine = {
-        "PATH": f"{Path(sys.executable).parent}:{os.defpath}",
-        "TRAINING_JOB_NAME": "job-7",
-        "TMPDIR": str(tmp_path),
-        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
-        **own,
-    }
+    root, path = container(tmp_path), f"{Path(sys.executable).parent}:{os.defpath}"
+    channel, state = channel_of(root), os.environ["PRELAUNCH_STATE"]
+    engine = {"PATH": path, "TRAINING_JOB_NAME": "job-7", "TMPDIR": str(tmp_path), "PRELAUNCH_STATE": state}
+    engine |= own
     if code == "image":
         entrypoint: tuple[str, ...] = ("python3", "-m", "container.agent")
-        path = os.pathsep.join(filter(None, (str(ROOT), own.get("PYTHONPATH"))))
-        given = {**engine, "PYTHONPATH": path}
+        given = {**engine, "PYTHONPATH": ":".join(filter(None, (str(ROOT), own.get("PYTHONPATH"))))}
     else:
         entrypoint, given = ("/bin/sh", str(channel / "start.sh")), engine
     options = ("--confirm", str(channel / "pass.json")) if verb == "gate" else ()

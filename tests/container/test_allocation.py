@@ -55,11 +55,16 @@ def test_the_nodes_to_do_without(made: Verdict, reported: tuple[str, ...], witho
     assert excluded(made, NAMES, reported) == without
 
 
+def check(*words: str) -> int:
+    """The exit code of a look at an allocation of hosts without GPUs."""
+    return allocation.main(("check", "--instance-type", "cpu", *words))
+
+
 def test_allocation_check_runs_in_one_process_of_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """srun -n8 -N4 starts two on each."""
     monkeypatch.setenv("SLURM_LOCALID", "1")
 
-    assert allocation.main(("check", "--instance-type", "cpu")) == 0
+    assert check() == 0
 
 
 def test_a_policy_that_is_none_is_refused_by_every_node_at_once(
@@ -70,9 +75,8 @@ def test_a_policy_that_is_none_is_refused_by_every_node_at_once(
     monkeypatch.setenv("SLURM_STEP_NODELIST", "n[0-1]")
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
     monkeypatch.setattr(allocation, "JOIN_S", 600.0)
-    words = ("--policy", str(tmp_path / "few.json"), "--out", str(tmp_path))
 
-    assert allocation.main(("check", "--instance-type", "cpu", *words)) == 2
+    assert check("--policy", str(tmp_path / "few.json"), "--out", str(tmp_path)) == 2
     assert f"prelaunch: {tmp_path}/few.json: " in capsys.readouterr().err
 
 
@@ -89,9 +93,8 @@ def test_a_list_of_hosts_that_cannot_be_used_is_refused(
     words: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is made."""
-    code = allocation.main(("check", "--instance-type", "cpu", "--out", str(tmp_path), *words))
-
-    assert (2, True, []) == (code, says in capsys.readouterr().err, list(tmp_path.iterdir()))
+    assert check("--out", str(tmp_path), *words) == 2
+    assert (True, []) == (says in capsys.readouterr().err, list(tmp_path.iterdir()))
 
 
 def test_the_first_of_the_listed_hosts_refuses_a_run_that_was_made_before(
@@ -99,13 +102,9 @@ def test_the_first_of_the_listed_hosts_refuses_a_run_that_was_made_before(
 ) -> None:
     """Its reports would be taken for those of this run."""
     (tmp_path / "prelaunch-check-1" / "in").mkdir(parents=True)
-    words = ("--hosts", "a,b", "--host", "a", "--run", "1")
-    code = allocation.main(("check", "--instance-type", "cpu", "--out", str(tmp_path), *words))
 
-    assert (2, True) == (
-        code,
-        "a run of that name was made before. Give another --run" in capsys.readouterr().err,
-    )
+    assert check("--out", str(tmp_path), "--hosts", "a,b", "--host", "a", "--run", "1") == 2
+    assert "a run of that name was made before. Give another --run" in capsys.readouterr().err
 
 
 def test_another_host_does_not_join_a_run_that_is_over(
@@ -116,9 +115,8 @@ def test_another_host_does_not_join_a_run_that_is_over(
     (folder / "bundle.json").write_bytes(make_bundle(nodes=2))
     monkeypatch.setattr(Signals, "install", lambda signals: None)
     monkeypatch.setattr("container.agent.agent_run.become_subreaper", lambda: None)
-    words = ("--instance-type", "cpu", "--out", str(tmp_path), "--hosts", "a,b", "--host", "b", "--run", "1")
     with patch.dict(os.environ):
-        code = allocation.main(("check", *words))
+        assert check("--out", str(tmp_path), "--hosts", "a,b", "--host", "b", "--run", "1") == 2
 
-    assert (2, True) == (code, f"{folder / secret_key.FILE} cannot be read" in capsys.readouterr().err)
+    assert f"{folder / secret_key.FILE} cannot be read" in capsys.readouterr().err
     assert [folder / "bundle.json"] == [*folder.iterdir()]

@@ -29,11 +29,9 @@ def script(folder: Path, text: str) -> Path:
 
 def test_compat_script_exports_reach_the_environment(tmp_path: Path) -> None:
     """It prints the path as well, which is no part of the answer."""
-    path = script(
-        tmp_path, "export LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH\necho $LD_LIBRARY_PATH\n"
-    )
+    text = "export LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH\necho $LD_LIBRARY_PATH\n"
 
-    assert f"/usr/local/cuda/compat:{BEFORE}" in cuda_compat.prepare(path)
+    assert f"/usr/local/cuda/compat:{BEFORE}" in cuda_compat.prepare(script(tmp_path, text))
     assert f"/usr/local/cuda/compat:{BEFORE}" == os.environ["LD_LIBRARY_PATH"]
 
 

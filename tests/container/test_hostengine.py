@@ -13,8 +13,9 @@ import pytest
 from checks.process.free_ports import free_port
 from checks.process.tree import alive, start_ticks
 from container.agent.machine import dcgm_host_engine
+from tests.programs import python_line
 
-FAKE = """#!{python} -S
+FAKE = """{first_line}
 # A fake nv-hostengine: it listens where it is told, or not at all, and notes its pid.
 import os, socket, sys, time
 open({pid!r}, "w").write(str(os.getpid()))
@@ -26,7 +27,7 @@ time.sleep(3600)
 
 def _install(folder: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Path:
     pid, path = folder / "pid", folder / dcgm_host_engine.PROGRAM
-    path.write_text(FAKE.format(python=sys.executable, pid=str(pid), port=port))
+    path.write_text(FAKE.format(first_line=python_line("-S"), pid=str(pid), port=port))
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return pid
@@ -46,22 +47,21 @@ print(dcgm_host_engine.answers({port}))
 
 def _as_agent(port: int, ready_s: float = dcgm_host_engine.READY_S) -> list[str]:
     """What `ensure` said, and whether the engine answered then, and after the agent ended its children."""
-    code = AGENT.format(port=port, ready_s=ready_s)
-    return subprocess.run(
-        (sys.executable, "-c", code), stdout=subprocess.PIPE, text=True, check=True
-    ).stdout.splitlines()
+    argv = (sys.executable, "-c", AGENT.format(port=port, ready_s=ready_s))
+    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
 def test_host_engine_is_started_and_ends_with_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers before the checks begin."""
-    pid = _install(tmp_path, port := free_port(), monkeypatch)
-    said, before, after = _as_agent(port)
+    path = _install(tmp_path, port := free_port(), monkeypatch)
+    said, *answers = _as_agent(port)
+    pid = int(path.read_text())
 
     assert said.startswith("started ")
-    assert ("True", "False") == (before, after)
-    assert not alive(int(pid.read_text()), start_ticks(int(pid.read_text())))
+    assert ["True", "False"] == answers
+    assert not alive(pid, start_ticks(pid))
 
 
 def test_host_engine_that_runs_already_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,13 +26,13 @@ ACCOUNT = ("--account", "123456789012", "--region", "us-west-2")
 
 def create_image(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """container/create-image.sh."""
-    return subprocess.run(
-        (CONTAINER / "create-image.sh", *words),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "AWS_REGION": "", **environment},
-    )
+    given = {**os.environ, "AWS_REGION": "", **environment}
+    return subprocess.run((CONTAINER / "create-image.sh", *words), capture_output=True, text=True, env=given)
+
+
+def path_with(folder: Path) -> str:
+    """A PATH whose first programs are those of the folder."""
+    return f"{folder}:{os.environ['PATH']}"
 
 
 def fake(folder: Path, name: str, script: str) -> None:
@@ -70,8 +70,7 @@ def test_shellcheck_finds_nothing() -> None:
 )
 def test_image_script_keeps_a_held_version_unless_it_is_older(held: str, pinned: str, code: int) -> None:
     """The same version or a newer one stays; what is older or absent is installed."""
-    words = (CONTAINER / "held.sh", "thing", held, pinned)
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run((CONTAINER / "held.sh", "thing", held, pinned), capture_output=True, text=True)
 
     assert (code, "", True) == (done.returncode, done.stdout, pinned in done.stderr)
 
@@ -103,9 +102,8 @@ def test_the_image_imports_what_its_checks_need_before_it_is_one() -> None:
 
 def test_the_agents_libraries_are_those_of_this_repository() -> None:
     """One boto3, here and in the image, by version."""
-    wanted = re.findall(
-        r"^(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}$", (CONTAINER / "requirements.txt").read_text(), re.M
-    )
+    text = (CONTAINER / "requirements.txt").read_text()
+    wanted = re.findall(r"^(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}$", text, re.M)
     pinned = (ROOT / "constraints.txt").read_text().splitlines()
 
     assert {"boto3", "nvidia-ml-py"} <= set(dict(wanted))
@@ -140,27 +138,21 @@ def test_a_dry_run_prints_the_commands_and_runs_none(tmp_path: Path) -> None:
     """Build, repository, login with the password on stdin, push: in this order."""
     for name in ("docker", "aws", "curl"):
         fake(tmp_path / "bin", name, "exit 99")
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    done = create_image("--dry-run", *ACCOUNT, "--base", "scratch", "prelaunch", "7", PATH=path)
-    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+    words = ("--dry-run", *ACCOUNT, "--base", "scratch", "prelaunch", "7")
+    done = create_image(*words, PATH=path_with(tmp_path / "bin"))
+    registry, of_region = "123456789012.dkr.ecr.us-west-2.amazonaws.com", "--region us-west-2"
     build, repository, login, push, reference = done.stdout.splitlines()
+    pins = [f"--build-arg {name.upper()}_SHA256={table['sha256']} " for name, table in ARTEFACTS.items()]
 
     assert (0, False) == (done.returncode, (tmp_path / "bin" / "calls").exists())
-    assert (
-        build.startswith("env DOCKER_BUILDKIT=1 docker build --platform linux/amd64 ")
-        and f"--tag {registry}/prelaunch:7" in build
-    )
-    assert all(
-        f"--build-arg {name.upper()}_SHA256={table['sha256']} " in build for name, table in ARTEFACTS.items()
-    )
-    assert repository == (
-        "aws ecr describe-repositories --repository-names prelaunch --region us-west-2"
-        " || aws ecr create-repository --repository-name prelaunch --region us-west-2"
-    )
-    assert login == (
-        "aws ecr get-login-password --region us-west-2"
-        f" | docker login --username AWS --password-stdin {registry}"
-    )
+    assert build.startswith("env DOCKER_BUILDKIT=1 docker build --platform linux/amd64 ")
+    assert all(word in build for word in (*pins, f"--tag {registry}/prelaunch:7"))
+    assert repository.split(" || ") == [
+        f"aws ecr describe-repositories --repository-names prelaunch {of_region}",
+        f"aws ecr create-repository --repository-name prelaunch {of_region}",
+    ]
+    password = f"docker login --username AWS --password-stdin {registry}"
+    assert login == f"aws ecr get-login-password {of_region} | {password}"
     assert (push, reference) == (f"docker push {registry}/prelaunch:7", f"{registry}/prelaunch:7")
 
 
@@ -168,11 +160,9 @@ def test_another_registry_is_pushed_to_without_aws(tmp_path: Path) -> None:
     """No command of aws; a mirror is passed on by its name, so that a password in its URL is never shown."""
     fake(tmp_path, "docker", "exit 0")
     mirrors = {"PIP_INDEX_URL": "https://user:s3cret@mirror.example/simple", "APT_MIRROR": ""}
-    words = ("--target", "checks", "--base-image", "mirror.example/python:3.12", "--engine", "docker")
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = create_image(
-        "--registry", "registry.example:5000/gpu", *words, "prelaunch-checks", "7", PATH=path, **mirrors
-    )
+    options = ("--target", "checks", "--base-image", "mirror.example/python:3.12", "--engine", "docker")
+    words = ("--registry", "registry.example:5000/gpu", *options, "prelaunch-checks", "7")
+    done = create_image(*words, PATH=path_with(tmp_path), **mirrors)
     calls = (tmp_path / "calls").read_text()
 
     assert (0, "registry.example:5000/gpu/prelaunch-checks:7") == (done.returncode, done.stdout.strip())
@@ -186,9 +176,8 @@ def test_a_build_with_an_empty_pin_is_refused(tmp_path: Path) -> None:
     pins = tmp_path / "pins.toml"
     pins.write_text(re.sub(r'(?<=^sha256 = )".*"', '""', (CONTAINER / "pins.toml").read_text(), flags=re.M))
     fake(tmp_path / "bin", "buildah", "exit 0")
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     words = ("--pins", str(pins), "--engine", "buildah", "--no-push", "--base-image", "localhost/x", "x")
-    done = create_image(*words, PATH=path)
+    done = create_image(*words, PATH=path_with(tmp_path / "bin"))
 
     assert (1, False) == (done.returncode, (tmp_path / "bin" / "calls").exists())
     assert "efa.sha256" in done.stderr and "--record" in done.stderr
@@ -207,13 +196,12 @@ def test_the_repository_is_created_only_where_it_is_missing(
     tmp_path: Path, answer: str, created: int | None
 ) -> None:
     """An answer that says nothing about the repository is not taken for "missing". No password is shown."""
-    log = tmp_path / "bin" / "calls"
     fake(tmp_path / "bin", "podman", f'[[ $1 != login ]] || cat >"{tmp_path}/password"')
     script = f"case $2 in describe-repositories) {answer} ;; get-login-password) echo s3cret ;; esac"
     fake(tmp_path / "bin", "aws", script)
     words = ("--engine", "podman", "--target", "checks", "--base-image", "localhost/x", *ACCOUNT, "prelaunch")
-    done = create_image(*words, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    calls = log.read_text()
+    done = create_image(*words, PATH=path_with(tmp_path / "bin"))
+    calls = (tmp_path / "bin" / "calls").read_text()
 
     assert created == (None if done.returncode else calls.count("create-repository"))
     assert "s3cret" not in done.stdout + done.stderr + calls
@@ -245,7 +233,7 @@ def test_record_takes_the_bases_digest_from_the_engine(tmp_path: Path) -> None:
     pins.write_text('[image.checks]\nname = "docker.io/library/python"\ntag = "3"\ndigest = ""\n')
     fake(tmp_path / "bin", "podman", f"[[ $1 != image ]] || echo docker.io/library/python@{digest}")
     words = ("--record", "--engine", "podman", "--target", "checks", "--pins", str(pins))
-    done = create_image(*words, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    done = create_image(*words, PATH=path_with(tmp_path / "bin"))
 
     calls = (tmp_path / "bin" / "calls").read_text()
 
@@ -276,11 +264,8 @@ def test_only_what_is_pinned_is_kept(tmp_path: Path, pin: str, said: str) -> Non
 
 def test_the_build_sees_no_more_than_it_copies() -> None:
     """Neither .git nor a recording travels to the builder."""
-    allowed = {
-        line[1:]
-        for line in (CONTAINER / "Dockerfile.dockerignore").read_text().splitlines()
-        if line[:1] == "!"
-    }
+    ignored = (CONTAINER / "Dockerfile.dockerignore").read_text().splitlines()
+    allowed = {line[1:] for line in ignored if line[:1] == "!"}
     copied = set(re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.M))
 
     assert {word for line in copied for word in line.split()} == allowed

@@ -49,9 +49,7 @@ class Builder:
 
     def __call__(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
         """One command, whatever its exit code."""
-        done = subprocess.run(
-            argv, env=self.environment, capture_output=True, text=True, check=False, timeout=300
-        )
+        done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=300)
         print(f"--- {argv} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
         return done
 
@@ -168,12 +166,8 @@ def test_train_leaves_a_whole_report(builder: Builder, container: str, tmp_path:
 @pytest.mark.parametrize("base", ["aws", "scratch"])
 def test_a_build_by_hand_without_pins_fails_and_says_which(builder: Builder, base: str) -> None:
     """Whoever goes round create-image.sh meets the same rule, before anything is downloaded."""
-    files = (
-        "--file",
-        ROOT / "container/Dockerfile",
-        "--ignorefile",
-        ROOT / "container/Dockerfile.dockerignore",
-    )
+    file = ROOT / "container" / "Dockerfile"
+    files = ("--file", file, "--ignorefile", f"{file}.dockerignore")
     arguments = ("--build-arg", f"BASE={base}", "--build-arg", f"BASE_IMAGE={BASE_IMAGE}")
     done = builder("buildah", "build", *files, "--target", "image", *arguments, ROOT)
 
@@ -183,18 +177,7 @@ def test_a_build_by_hand_without_pins_fails_and_says_which(builder: Builder, bas
 # PyTorch is not in this image: Debian's Python is that of the tests, whose environment is mounted.
 TORCH = ("--volume", f"{sys.prefix}:{sys.prefix}:ro", "--env", f"PRELAUNCH_PYTHON={sys.executable}")
 PYNVML = ("--volume", f"{pynvml.__file__}:/opt/prelaunch/lib/pynvml.py:ro")  # where our image has it
-RUN = (
-    "podman",
-    "run",
-    "--rm",
-    "--init",
-    "--ipc",
-    "host",
-    "--device",
-    "/dev/kmsg:/dev/kmsg:r",
-    "--cap-add",
-    "SYSLOG",
-)
+RUN = ("podman", "run", "--rm", "--init", "--ipc=host", "--device=/dev/kmsg:/dev/kmsg:r", "--cap-add=SYSLOG")
 same_python = pytest.mark.skipif(
     sys.version_info[:2] != (3, 11),
     reason="the tests' Python is not that of Debian 12. Remedy: run them with 3.11",
@@ -206,17 +189,8 @@ same_python = pytest.mark.skipif(
 def test_image_runs_the_checks_of_one_node_to_a_go(builder: Builder, image: str, tmp_path: Path) -> None:
     """As docs/container.md says, but for PyTorch, which comes from outside: GO, with a line per group and larger numbers."""
     run = (*RUN, "--network", "host", "--volume", f"{tmp_path}:/reports", *TORCH, image)
-    words = (
-        "check",
-        "--instance-type",
-        "cpu",
-        "--out",
-        "/reports",
-        "--verbose",
-        "--option",
-        "training.smoke.steps=60",
-    )
-    done = builder(*run, *words)
+    words = ("check", "--instance-type", "cpu", "--out", "/reports", "--verbose")
+    done = builder(*run, *words, "--option", "training.smoke.steps=60")
 
     assert 0 == done.returncode and done.stdout.startswith("GO: 1 of 1 nodes")
     assert all(f"[{group}] " in done.stderr for group in ("ENV", "COMPUTE", "TRAIN"))
@@ -257,10 +231,8 @@ def test_an_image_or_machine_that_lacks_something_is_refused(
 def test_two_nodes_on_a_network_of_their_own(builder: Builder, image: str, tmp_path: Path) -> None:
     """The same command on each, over a shared folder: GO. Where one never starts, it is named, and nobody can tell."""
     made = network.create(f"pl-{os.getpid()}-image", 2, "10.78.0")
-    (tmp_path / "hosts").write_text(
-        "127.0.0.1 localhost\n"
-        + "".join(f"{address} node-{rank}\n" for rank, address in enumerate(made.addresses))
-    )
+    lines = [f"{address} node-{rank}" for rank, address in enumerate(made.addresses)]
+    (tmp_path / "hosts").write_text("\n".join(("127.0.0.1 localhost", *lines, "")))
 
     def start(rank: int, run: str) -> subprocess.Popen[str]:
         argv = (
@@ -268,9 +240,8 @@ def test_two_nodes_on_a_network_of_their_own(builder: Builder, image: str, tmp_p
             "--volume", f"{tmp_path}/hosts:/etc/hosts:ro", "--volume", f"{tmp_path}:/reports", *TORCH, image,
             "check", "--instance-type", "cpu", "--out", "/reports", "--hosts", "node-[0-1]", "--run", run,
         )  # fmt: skip
-        return subprocess.Popen(
-            argv, env=builder.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        pipe = subprocess.PIPE
+        return subprocess.Popen(argv, env=builder.environment, text=True, stdout=pipe, stderr=pipe)
 
     try:
         ended = [(*child.communicate(), child.returncode) for child in [start(0, "both"), start(1, "both")]]

@@ -5,10 +5,12 @@ Each family has a file here, `tests/corpus/<family>_cases.py`, with CASES and, w
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from checks.check import Check, Context, RankPlace
 from checks.explain.reading import OutputKind
@@ -32,6 +34,10 @@ def recordings_of(folder: str) -> Callable[[str], str]:
     return lambda name: (RECORDINGS_FOLDER / folder / name).read_text(encoding="utf-8")
 
 
+Observe = Callable[[Path], Sequence[Observation]]
+RecordProperty = Callable[[str, object], None]  # pytest's record_property
+
+
 class Sort(StrEnum):
     """What the machine is like."""
 
@@ -53,13 +59,20 @@ class Case:
     check: str
     sort: Sort
     name: str
-    observe: Callable[[Path], Sequence[Observation]]
+    observe: Observe
     instance_type: str = "p5.48xlarge"
     nodes: int = 1
     profile: Profile = Profile.STANDARD
     level: Level = Level.FAIL
     cause: Cause = Cause.HARDWARE
     names: str = ""
+
+
+def cases_of(check: str, **usual: Any) -> Callable[..., Case]:
+    """Makes the cases of a check: the sort, the name, how it is observed, what the finding names, and what else is not usual."""
+    return lambda sort, name, observe, names="", **of: Case(
+        check, sort, name, observe, **{"names": names, **usual, **of}
+    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,13 @@ class Recording:
     instance_type: str = ""
     nodes: int = 1
     irrelevant: dict[str, str] = field(default_factory=dict)
+
+
+def of_all_families(name: str) -> list[Any]:
+    """The CASES or RECORDINGS of every family."""
+    families = sorted(path.stem for path in Path(__file__).parent.glob("*_cases.py"))
+    modules = [importlib.import_module(f"tests.corpus.{family}") for family in families]
+    return [one for module in modules for one in getattr(module, name, ())]
 
 
 def declared(instance_type: str, nodes: int = 1) -> Declared:

@@ -5,7 +5,7 @@ The collectives are real, over gloo, with a simulated clock (tests/fakes/nccl_wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -16,10 +16,9 @@ from checks.documents.decode import decode
 from checks.model import Cause, Declared, Level, Observation, Value
 from checks.probes.collectives import collectives
 from tests.checks.worlds import world_of_session
-from tests.corpus.case import Case, Sort, context, observed
+from tests.corpus.case import Case, Observe, Sort, cases_of, context, observed
 from tests.fakes import nccl_world
 
-Observe = Callable[[Path], Sequence[Observation]]
 INTER, INTRA = "nccl.inter_node", "nccl.intra_node"
 # What eight H100 of a p5.48xlarge reach, at 256 MiB and 1 GiB (10^9 bytes/s): all_reduce by AWS's nccl-tests README, its
 # share of the network from two nodes' there; the others are made up after 8 x A100 (SuperBench's logs).
@@ -116,22 +115,24 @@ def of_expected(name: str) -> Iterator[Case]:
     nodes = 2 if name == INTER else 1
     alike = {"cause": Cause.CONFIGURATION, "names": "are affected"}
 
-    def case(sort: Sort, title: str, observe: Observe, kind: str = "p5.48xlarge", **of: object) -> Case:
-        return Case(name, sort, title, observe, kind, nodes, **of)  # type: ignore[arg-type]
+    case = cases_of(name, nodes=nodes)
 
-    yield case(Sort.HEALTHY, "whole machines", machines(name, *(1.0,) * nodes))
+    def all_at(part: float) -> Observe:
+        return machines(name, *(part,) * nodes)
+
+    yield case(Sort.HEALTHY, "whole machines", all_at(1.0))
     yield case(Sort.UNMEASURABLE, "small messages alone", world(name, "healthy"))
     if name in ON_FLOOR:
-        yield case(Sort.FAULTY, "all at a fiftieth", machines(name, *(0.02,) * nodes), **alike)
-        yield case(Sort.UNMEASURABLE, "unknown links", machines(name, *(0.01,) * nodes), kind="g7.48xlarge")
+        yield case(Sort.FAULTY, "all at a fiftieth", all_at(0.02), **alike)
+        yield case(Sort.UNMEASURABLE, "unknown links", all_at(0.01), instance_type="g7.48xlarge")
         return
-    yield case(Sort.FAULTY, "all at 0.7", machines(name, *(0.6,) * nodes), **alike)
+    yield case(Sort.FAULTY, "all at 0.7", all_at(0.6), **alike)
     derived = name in ("nccl.all_gather", "nccl.reduce_scatter")  # their line is drawn from a low end
-    slow = machines(name, *(0.73 if derived else 0.85,) * nodes)
+    slow = all_at(0.73 if derived else 0.85)
     yield case(Sort.FAULTY, "all a little slow", slow, **{**alike, "level": Level.WARN})
     above = {"cause": Cause.EVIDENCE, "names": "the measurement is wrong"}
-    yield case(Sort.FAULTY, "faster than the links", machines(name, *(14.0,) * nodes), **above)
-    yield case(Sort.UNMEASURABLE, "no baseline", machines(name, *(1.0,) * nodes), kind="p6-b200.48xlarge")
+    yield case(Sort.FAULTY, "faster than the links", all_at(14.0), **above)
+    yield case(Sort.UNMEASURABLE, "no baseline", all_at(1.0), instance_type="p6-b200.48xlarge")
 
 
 def of_collective(name: str) -> Iterator[Case]:
@@ -139,9 +140,7 @@ def of_collective(name: str) -> Iterator[Case]:
     nodes = 2 if name == INTER else 1
     kind = "p5.48xlarge" if name.startswith("nccl.") else "cpu"
 
-    def case(sort: Sort, sabotage: str, observe: Observe, **of: object) -> Case:
-        return Case(name, sort, sabotage, observe, kind, nodes, **of)  # type: ignore[arg-type]
-
+    case = cases_of(name, instance_type=kind, nodes=nodes)
     if name in P5:
         yield from of_expected(name)
     else:

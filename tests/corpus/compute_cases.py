@@ -9,6 +9,7 @@ from typing import Any
 
 from checks.model import Cause, Level, Observation, rank_subject
 from checks.probes.compute import gemm, overlap, sdc, training_step
+from tests.corpus.case import Observe
 from tests.corpus.compute_machines import (
     EVERY,
     GROUP,
@@ -17,7 +18,6 @@ from tests.corpus.compute_machines import (
     OUT_OF_MEMORY,
     P5,
     PEER,
-    Made,
     World,
     alike,
     blind,
@@ -48,16 +48,8 @@ GEMM = [
         f"rank-5 sustained_tflops sustains 624.8 TFLOP/s in matrix products in bf16, 88 % {NEIGHBOUR}", instance_type=P5),
     faulty(gemm.gemm, "one GPU 7 % slower", eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.93), [EVERY]), "rank-5",
         instance_type=P5, level=Level.WARN),
-    replace(
-        faulty(
-            gemm.gemm,
-            "one node of five slower as a whole",
-            nodes_of(gemm.gemm, "sustained_tflops", 0.85, [EVERY]),
-            "node-4 sustained_tflops sustains 314.5 TFLOP/s in matrix products in tf32, 85 % of the",
-            instance_type=P5,
-        ),
-        nodes=5,
-    ),
+    faulty(gemm.gemm, "one node of five slower as a whole", nodes_of(gemm.gemm, "sustained_tflops", 0.85, [EVERY]),
+        "node-4 sustained_tflops sustains 314.5 TFLOP/s in matrix products in tf32, 85 % of the", instance_type=P5, nodes=5),
     faulty(gemm.gemm, "emulated", one(gemm.gemm, metrics={"gflops": 0.4}), "gflops reaches 0.4 GFLOP/s in matrix products",
         cause=Cause.CONFIGURATION),
     faulty(gemm.gemm, "all GPUs crawl", eight(gemm.gemm, {"tflops": (0.4, 0.4, 0.4, 0.4)}, [EVERY]),
@@ -85,7 +77,7 @@ GEMM = [
 ]  # fmt: skip
 
 
-def nodes(*digests: str) -> Made:
+def nodes(*digests: str) -> Observe:
     """A rank a node, each with its digest."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -179,17 +171,9 @@ TRAINING = [
         f"rank-5 tokens_per_s trains 192,000 tokens per second in bf16, 80 % {NEIGHBOUR}", instance_type=P5),
     faulty(STEP, "what the slowest rank costs the job", eight(STEP, slower(STEP, "tokens_per_s", 0.8)),
         "rank-5 tokens_per_s costs the job 20 % of its time", instance_type=P5),
-    replace(
-        faulty(
-            STEP,
-            "one node of five slower as a whole",
-            nodes_of(STEP, "tokens_per_s", 0.88),
-            "node-4 tokens_per_s trains 211,200 tokens per second in bf16, 88 % of the median of the nodes",
-            instance_type=P5,
-        ),
-        nodes=5,
-    ),
-    replace(healthy(STEP, "five nodes alike", nodes_of(STEP, "tokens_per_s", 0.99), P5), nodes=5),
+    faulty(STEP, "one node of five slower as a whole", nodes_of(STEP, "tokens_per_s", 0.88),
+        "node-4 tokens_per_s trains 211,200 tokens per second in bf16, 88 % of the median of the nodes", instance_type=P5, nodes=5),
+    healthy(STEP, "five nodes alike", nodes_of(STEP, "tokens_per_s", 0.99), P5, 5),
     faulty(STEP, "faster than the silicon", one(STEP, [patched(training_step, "limit_tflops", lambda name: 1e-6)]),
         "above_peak measured 2 rates above what the hardware can do", cause=Cause.EVIDENCE),
     blind(STEP, "out of memory", one(STEP, [patched(training_step, "make_weights", OUT_OF_MEMORY)])),

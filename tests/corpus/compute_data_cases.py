@@ -11,7 +11,7 @@ from unittest import mock
 
 from checks.model import Cause, Level, Observation, Value, rank_subject
 from checks.probes.compute import bit_patterns, device, memory_bandwidth, transfer
-from tests.corpus.case import Sort
+from tests.corpus.case import Observe, Sort
 from tests.corpus.compute_machines import (
     GPUS,
     H100,
@@ -19,7 +19,6 @@ from tests.corpus.compute_machines import (
     OUT_OF_MEMORY,
     P5,
     PEER,
-    Made,
     World,
     alike,
     blind,
@@ -72,11 +71,17 @@ def _adds_wrongly() -> AbstractContextManager[object]:
     return mock.patch.object(torch, "add", add)
 
 
-def _memory_p5(odd: Mapping[str, Value]) -> Made:
+def _memory_p5(odd: Mapping[str, Value]) -> Observe:
     return eight(memory_bandwidth.memory_bandwidth, odd)
 
 
 BANDWIDTH = memory_bandwidth.memory_bandwidth
+FULL: Sequence[World] = [
+    patched(device, "is_cuda", lambda name: True),
+    patched(device, "require", lambda name: None),
+    lambda tmp_path: mock.patch("torch.cuda.empty_cache", lambda: None),
+    lambda tmp_path: mock.patch("torch.cuda.mem_get_info", lambda name: (1_000_000_000, 85_000_000_000)),
+]
 MEMORY = [
     healthy(BANDWIDTH, "this machine's memory", one(BANDWIDTH)),
     healthy(BANDWIDTH, "eight GPUs", _memory_p5({}), P5),
@@ -100,22 +105,7 @@ MEMORY = [
         cause=Cause.EVIDENCE),
     blind(BANDWIDTH, "no expected values for the model", _memory_p5({}), instance_type="g7.48xlarge"),
     blind(BANDWIDTH, "out of memory", one(BANDWIDTH, [patched(bit_patterns, "make", OUT_OF_MEMORY)])),
-    blind(
-        BANDWIDTH,
-        "too little is free",
-        one(
-            BANDWIDTH,
-            [
-                patched(device, "is_cuda", lambda name: True),
-                patched(device, "require", lambda name: None),
-                lambda tmp_path: mock.patch("torch.cuda.empty_cache", lambda: None),
-                lambda tmp_path: mock.patch("torch.cuda.mem_get_info", lambda name: (1_000_000_000, 85_000_000_000)),
-            ],
-            fakes.GPU,
-            P5,
-        ),
-        instance_type=P5,
-    ),
+    blind(BANDWIDTH, "too little is free", one(BANDWIDTH, FULL, fakes.GPU, P5), instance_type=P5),
     blind(BANDWIDTH, "a clock that stands still",
         one(BANDWIDTH, [patched(memory_bandwidth, "timed", lambda run, name: run() or 0.0)])),
     no_cuda(BANDWIDTH),
@@ -147,11 +137,11 @@ def _keep(target: Any) -> None:
     """Changes nothing."""
 
 
-def links(*worlds: World) -> Made:
+def links(*worlds: World) -> Observe:
     return one(transfer.transfer, [GPUS, *worlds], fakes.GPU, P5)
 
 
-def one_link(worst: float) -> Made:
+def one_link(worst: float) -> Observe:
     """Eight ranks, the third of which reaches GPU 6 at another rate."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -160,22 +150,19 @@ def one_link(worst: float) -> Made:
         for rank in range(8):
             to = [1300.0 if index == rank else 390.0 for index in range(8)]
             to[6] = worst if rank == 2 else to[6]
-            rows.append(_with_rates(row, "node-0", rank, to, [1] * 8, in_part=False))
+            rows.append(_with_rates(row, "node-0", rank, to, [1] * 8))
         return rows
 
     return observe
 
 
-def all_links(host_gbps: float, peer_gbps: float) -> Made:
+def all_links(host_gbps: float, peer_gbps: float) -> Observe:
     """Eight ranks whose links are alike."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         (row,) = links()(tmp_path)
         to = [[1300.0 if at == rank else peer_gbps for at in range(8)] for rank in range(8)]
-        return [
-            _with_rates(row, "node-0", rank, to[rank], [1] * 8, in_part=False, host_gbps=host_gbps)
-            for rank in range(8)
-        ]
+        return [_with_rates(row, "node-0", rank, to[rank], [1] * 8, host_gbps=host_gbps) for rank in range(8)]
 
     return observe
 
@@ -186,7 +173,7 @@ def _with_rates(
     rank: int,
     to: list[float],
     access: list[int],
-    in_part: bool,
+    in_part: bool = False,
     host_gbps: float = 53.0,
 ) -> Observation:
     """The row of a rank that reaches each GPU of its node at these rates."""
@@ -199,20 +186,11 @@ def _with_rates(
 def two_pairs(tmp_path: Path) -> Sequence[Observation]:
     """Two nodes of two GPUs each, which are joined by PCIe alone."""
     (row,) = links()(tmp_path)
-    return [
-        _with_rates(
-            row,
-            f"node-{rank // 2}",
-            rank,
-            [700.0 if at == rank % 2 else 25.0 for at in (0, 1)],
-            [1, 1],
-            False,
-        )
-        for rank in range(4)
-    ]
+    rates = ([700.0, 25.0], [25.0, 700.0])
+    return [_with_rates(row, f"node-{rank // 2}", rank, rates[rank % 2], [1, 1]) for rank in range(4)]
 
 
-def cube_mesh(worst: float) -> Made:
+def cube_mesh(worst: float) -> Observe:
     """The eight V100 of a p3.16xlarge: two NVLinks, one, or none between two of them; rank 2 reaches GPU 3 at `worst`."""
     twice = {(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)}
     once = {(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)}

@@ -17,7 +17,7 @@ from checks.check import Check, RankPlace
 from checks.model import Observation, Value, rank_subject
 from checks.probes.compute import device, training_step
 from checks.process.observe import probe
-from tests.corpus.case import Case, Sort, context
+from tests.corpus.case import Case, Observe, Sort, context
 from tests.fakes import compute as fakes
 
 P5, CPU = "p5.48xlarge", "cpu"
@@ -31,7 +31,6 @@ OPTIONS: dict[str, dict[str, float]] = {
 }
 # CPUs emulate bfloat16: a step of the real shape takes a tenth of a second on a busy one, and shows no more.
 SMALL = training_step.Shape(batch=2, tokens=16, width=32, heads=4)
-Made = Callable[[Path], Sequence[Observation]]
 World = Callable[[Path], AbstractContextManager[object]]
 
 H100: dict[str, dict[str, Value]] = {
@@ -56,7 +55,7 @@ def one(
     place: RankPlace | None = fakes.CPU,
     instance_type: str = CPU,
     metrics: Mapping[str, Value] | None = None,
-) -> Made:
+) -> Observe:
     """The observation of one rank whose device is as the worlds say."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -84,7 +83,7 @@ def _sound(check: Check, worlds: Sequence[World], tmp_path: Path) -> Observation
 
 def eight(
     check: Check, odd: Mapping[str, Value] | None = None, worlds: Sequence[World] = (), which: int = 5
-) -> Made:
+) -> Observe:
     """Eight ranks of a node with the rates of sound H100s, one of which has the odd numbers."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -97,7 +96,7 @@ def eight(
     return observe
 
 
-def nodes_of(check: Check, metric: str, factor: float, worlds: Sequence[World] = ()) -> Made:
+def nodes_of(check: Check, metric: str, factor: float, worlds: Sequence[World] = ()) -> Observe:
     """Five nodes of eight ranks; on the last one all ranks have the metric at `factor` of the others'."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -118,18 +117,16 @@ def nodes_of(check: Check, metric: str, factor: float, worlds: Sequence[World] =
     return observe
 
 
-def alike(check: Check, metric: str, factor: float, worlds: Sequence[World] = ()) -> Made:
+def alike(check: Check, metric: str, factor: float) -> Observe:
     """Eight ranks of a node that are all as slow as each other: what peers cannot tell."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows = eight(check, {}, worlds or ([EVERY] if check.name == "compute.gemm" else ()))(tmp_path)
+        rows = eight(check, {}, [EVERY] if check.name == "compute.gemm" else ())(tmp_path)
         sound = rows[0].metrics[metric]
         rates = sound if isinstance(sound, tuple) else (sound,)
         slow = tuple(float(rate or 0) * factor for rate in rates)
-        return [
-            replace(row, metrics={**row.metrics, metric: slow if isinstance(sound, tuple) else slow[0]})
-            for row in rows
-        ]
+        made: Value = slow if isinstance(sound, tuple) else slow[0]
+        return [replace(row, metrics={**row.metrics, metric: made}) for row in rows]
 
     return observe
 
@@ -166,19 +163,19 @@ def stopped_clock(tmp_path: Path) -> AbstractContextManager[object]:
     return mock.patch("time.perf_counter", lambda: 1e9)
 
 
-def case(check: Check, sort: Sort, name: str, observe: Made, **more: Any) -> Case:
+def case(check: Check, sort: Sort, name: str, observe: Observe, **more: Any) -> Case:
     return Case(check.name, sort, name, observe, **{"instance_type": CPU, **more})
 
 
-def healthy(check: Check, name: str, observe: Made, instance_type: str = CPU) -> Case:
-    return case(check, Sort.HEALTHY, name, observe, instance_type=instance_type)
+def healthy(check: Check, name: str, observe: Observe, instance_type: str = CPU, nodes: int = 1) -> Case:
+    return case(check, Sort.HEALTHY, name, observe, instance_type=instance_type, nodes=nodes)
 
 
-def faulty(check: Check, name: str, observe: Made, names: str, **more: Any) -> Case:
+def faulty(check: Check, name: str, observe: Observe, names: str, **more: Any) -> Case:
     return case(check, Sort.FAULTY, name, observe, names=names, **more)
 
 
-def blind(check: Check, name: str, observe: Made, **more: Any) -> Case:
+def blind(check: Check, name: str, observe: Observe, **more: Any) -> Case:
     return case(check, Sort.UNMEASURABLE, name, observe, **more)
 
 

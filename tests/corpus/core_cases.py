@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,11 +21,10 @@ from checks.process.observe import probe
 from checks.roster import Member, Roster
 from tests.checks.proc_trees import PROC, memory_v2, tree, v2
 from tests.checks.worlds import world_of_session
-from tests.corpus.case import Case, Sort, context, observed
+from tests.corpus.case import Case, Observe, Sort, context, observed
 from tests.exchanges import access
 from tests.fakes import compute as fakes
 
-Observe = Callable[[Path], Sequence[Observation]]
 RANK = RankPlace(0, 0, 1, "cpu")
 MACHINE = {
     **PROC,
@@ -40,11 +40,8 @@ def at_root(check: Check, files: Mapping[str, str], without: str = "", subject: 
     """The check on a machine that is a tree of files."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        kept = {
-            name: text
-            for name, text in {**MACHINE, **v2("/", {"cgroup.procs": ""}), **files}.items()
-            if name != without
-        }
+        kept = {**MACHINE, **v2("/", {"cgroup.procs": ""}), **files}
+        kept.pop(without, None)
         root = tree(tmp_path / subject, kept)
         with mock.patch.object(system, "ROOT", root):
             return observed(check, context(check, tmp_path, "cpu"), subject)
@@ -68,10 +65,7 @@ def clock(state: system.ClockState | OSError, year: int = 2026, rate: float = 1.
     def observe(tmp_path: Path) -> Sequence[Observation]:
         root = tree(tmp_path / "root", MACHINE)
         with ExitStack() as stack:
-            answer: dict[str, Any] = (
-                {"side_effect": state} if isinstance(state, OSError) else {"return_value": state}
-            )
-            stack.enter_context(mock.patch.object(system, "read_state", **answer))
+            stack.enter_context(mock.patch.object(system, "read_state", side_effect=repeat(state)))
             stack.enter_context(mock.patch.object(system, "ROOT", root))
             stack.enter_context(mock.patch.object(system, "_wall_rate", return_value=rate))
             [row] = observed(system.clock, context(system.clock, tmp_path, "cpu"))
@@ -148,15 +142,10 @@ def together(sabotage: str, change: Mapping[str, Value] | None = None) -> Observ
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         said = world_of_session(tmp_path)[f"ddp/{sabotage}"]
+        made = [{**{name: row[name] for name in row if name != "fault"}, **(change or {})} for row in said]
         return [
-            Observation(
-                "training.ddp",
-                f"node-0/rank-{rank}",
-                Outcome.MEASURED,
-                1.0,
-                {**{name: value for name, value in metrics.items() if name != "fault"}, **(change or {})},
-            )
-            for rank, metrics in enumerate(said)
+            Observation("training.ddp", f"node-0/rank-{rank}", Outcome.MEASURED, 1.0, metrics)
+            for rank, metrics in enumerate(made)
         ]
 
     return observe
@@ -186,12 +175,8 @@ def case(check: Check, sort: Sort, name: str, observe: Observe, **of: Any) -> Ca
 
 
 IDENTITY, RESOURCES, CLOCK = system.identity, system.resources, system.clock
-REACH, PAIRS, SMOKE, DDP = (
-    reachability.reachability,
-    reachability.pairs,
-    training_smoke.smoke,
-    training_smoke.ddp,
-)
+REACH, PAIRS = reachability.reachability, reachability.pairs
+SMOKE, DDP = training_smoke.smoke, training_smoke.ddp
 OF_CONFIGURATION: dict[str, Any] = {"cause": Cause.CONFIGURATION}
 LITTLE = {f"sys/fs/cgroup/{name}": text for name, text in memory_v2("", str(1 << 30), 900 << 20, 0).items()}
 SYNCHRONISED = system.ClockState(True, 0.0001, 0.01)

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checks.exchange.authentication import Op
+from checks.exchange.exchange import Responder, ask
 from checks.explain.reading import OutputKind
 from checks.model import Cause, Level, Observation
 from checks.probes.efa import devices as sysfs
 from checks.probes.efa import plugin as plugin_module
+from checks.probes.efa.counters import counters
 from checks.probes.efa.devices import devices
 from checks.probes.efa.libfabric import PROVIDER
+from checks.probes.efa.loopback import loopback
+from checks.probes.efa.pingpong import pingpong
 from checks.probes.efa.plugin import plugin
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
-from tests.fakes.fabric import endpoints, make_sysfs
+from checks.process.free_ports import free_port
+from checks.roster import Member, Roster
+from tests.corpus.case import Recording, Sort, cases_of, context, observed, recordings_of
+from tests.exchanges import access
+from tests.fakes.fabric import COUNTERS, endpoints, install_fabric, make_sysfs
 from tests.fakes.tools import Reply, install, on_path
 
 Observe = Callable[[Path], Sequence[Observation]]
-ONE, FOUR = "p5.4xlarge", "p4d.24xlarge"
+HEALTHY, FAULTY, UNMEASURABLE = Sort
+FOUR = "p4d.24xlarge"
+recording = recordings_of("efa")
 DEVICES4 = ("rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27")
 ALONE = DEVICES4[:1]
 QUICK = {"settle_s": 0.0, "each_s": 5.0, "wait_s": 3.0, "devices": 2.0}
-HEALTHY, FAULTY, UNMEASURABLE = Sort.HEALTHY, Sort.FAULTY, Sort.UNMEASURABLE
-
-
-def recording(name: str) -> str:
-    return (RECORDINGS_FOLDER / "efa" / name).read_text(encoding="utf-8")
 
 
 def names_in(text: str) -> list[str]:
@@ -69,21 +75,18 @@ NONE_1, NONE_2 = recording("fi_info_none_1_x.txt"), recording("fi_info_none_2_x.
 HALF = endpoints(names_in(P5EN)[:8])  # as many endpoints as the type has devices
 
 
-def _devices(sort: Sort, name: str, observe: Observe, kind: str = FOUR, **more: object) -> Case:
-    return Case("efa.devices", sort, name, observe, kind, **more)  # type: ignore[arg-type]
-
-
-CONFIG = {"cause": Cause.CONFIGURATION}
+_devices = cases_of("efa.devices", instance_type=FOUR)
+CONFIG: dict[str, Cause] = {"cause": Cause.CONFIGURATION}
 DEVICES = [
     _devices(HEALTHY, "one endpoint a device", info(FOUR, Reply(LEGACY))),
-    _devices(HEALTHY, "two endpoints a device", info("p5en.48xlarge", Reply(P5EN)), "p5en.48xlarge"),
-    _devices(HEALTHY, "three endpoints a device", info("p6-b200.48xlarge", Reply(B200)), "p6-b200.48xlarge"),
+    _devices(HEALTHY, "two endpoints a device", info("p5en.48xlarge", Reply(P5EN)), instance_type="p5en.48xlarge"),
+    _devices(HEALTHY, "three endpoints a device", info("p6-b200.48xlarge", Reply(B200)), instance_type="p6-b200.48xlarge"),
     _devices(FAULTY, "none, 1.x", info(FOUR, Reply(stderr=NONE_1, code=61)), names="No data available", **CONFIG),
     _devices(FAULTY, "none, 2.x", info(FOUR, Reply(stderr=NONE_2, code=61)), names="No data available", **CONFIG),
     _devices(FAULTY, "one of four is missing", info(FOUR, Reply(endpoints(DEVICES4[:3]))),
         names="rdm_domains number of EFA devices is 3, but the instance type has 4", **CONFIG),
-    _devices(FAULTY, "as many endpoints as devices, for half of them", info("p5en.48xlarge", Reply(HALF)), "p5en.48xlarge",
-        names="rdm_domains number of EFA devices is 8, but the instance type has 16", **CONFIG),
+    _devices(FAULTY, "as many endpoints as devices, for half of them", info("p5en.48xlarge", Reply(HALF)),
+        instance_type="p5en.48xlarge", names="rdm_domains number of EFA devices is 8, but the instance type has 16", **CONFIG),
     _devices(FAULTY, "a port is down", info(FOUR, Reply(LEGACY), states={"rdmap32s27": "1: DOWN"}),
         names="port_states rdmap32s27 has a port that is not active (state 1)"),
     _devices(FAULTY, "one device is not in the container", info(FOUR, Reply(endpoints(DEVICES4[:3])), tree=DEVICES4),
@@ -144,10 +147,7 @@ def installed(
     return observe
 
 
-def _plugin(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
-    return Case("efa.plugin", sort, name, observe, FOUR, **more)  # type: ignore[arg-type]
-
-
+_plugin = cases_of("efa.plugin", instance_type=FOUR)
 PLUGIN = [
     _plugin(HEALTHY, "the file of 1.14 and later", installed("aws-ofi-nccl 1.16.2-aws")),
     _plugin(HEALTHY, "the file's old name", installed("aws-ofi-nccl 1.13.2", file="libnccl-net.so")),
@@ -166,7 +166,186 @@ PLUGIN = [
     _plugin(UNMEASURABLE, "exit code 1", installed("aws-ofi-nccl 1.16.2", reply=Reply("libfabric: 1.22.0\n", code=1))),
 ]  # fmt: skip
 
-CASES = [*DEVICES, *PLUGIN]
+# ---------------------------------------------------------------- efa.loopback
+
+
+def looped(
+    modes: Mapping[str, str] | None = None,
+    names: Sequence[str] = ALONE,
+    counted: Mapping[str, int] | None = None,
+    missing: str = "",
+    each_s: float = 5.0,
+) -> Observe:
+    """efa.loopback on a fake fabric; `missing` names a program that is not there."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        tree = make_sysfs(tmp_path / "sys", names, counters=counted)
+        by_domain = {f"{name}-rdm": mode for name, mode in (modes or {}).items()}
+        (tmp_path / "bin").mkdir()
+        install_fabric(tmp_path / "bin", endpoints(names), by_domain, tree)
+        if missing:
+            (tmp_path / "bin" / missing).unlink()
+        with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
+            patch.setattr(sysfs, "INFINIBAND", tree)
+            patch.delenv(PROVIDER, raising=False)
+            made = context(loopback, tmp_path, FOUR, options={"each_s": each_s})
+            return observed(loopback, replace(made, timeout_s=20.0))
+
+    return observe
+
+
+_loop = cases_of("efa.loopback", instance_type=FOUR)
+FIRST = DEVICES4[0]
+LOOPBACK = [
+    _loop(HEALTHY, "one device", looped()),
+    _loop(HEALTHY, "four devices side by side", looped(names=DEVICES4)),
+    _loop(FAULTY, "one device of two hangs", looped({FIRST: "hang"}, DEVICES4[:2], each_s=2.0),
+        names=f"{FIRST}: fi_pingpong did not finish within"),
+    _loop(FAULTY, "one device of two fails", looped({FIRST: "refuse"}, DEVICES4[:2]), names=f"{FIRST}: exit code 1"),
+    _loop(FAULTY, "messages are lost", looped({FIRST: "acks"}), names=f"{FIRST} left 1 message unacknowledged"),
+    _loop(FAULTY, "one device alone moves nothing", looped({FIRST: "rate 0.05"}), names=f"{FIRST} reaches 5e-05 GB/s"),
+    _loop(FAULTY, "one device of four reaches a ninth", looped({FIRST: "rate 300"}, DEVICES4),
+        names=f"{FIRST} reaches 0.3 GB/s in the ping-pong test, 11 % of the median of its node"),
+    _loop(FAULTY, "one device of four reaches a third", looped({FIRST: "rate 900"}, DEVICES4), level=Level.WARN,
+        names=f"{FIRST} reaches 0.9 GB/s"),
+    _loop(FAULTY, "no device can be opened", looped({FIRST: "gone"}), names="No data available", **CONFIG),
+    _loop(FAULTY, "every device hangs", looped({FIRST: "hang"}, each_s=1.5), names="security group", **CONFIG),
+    _loop(FAULTY, "error 4126", looped({FIRST: "4126"}), names="4126", **CONFIG),
+    _loop(UNMEASURABLE, "fi_info is not installed", looped(missing="fi_info")),
+    _loop(UNMEASURABLE, "fi_pingpong is not installed", looped(missing="fi_pingpong")),
+    _loop(UNMEASURABLE, "the table is cut", looped({FIRST: "cut"})),
+    _loop(UNMEASURABLE, "the table of a datagram endpoint", looped({FIRST: "short"})),
+    _loop(UNMEASURABLE, "the table is garbage", looped({FIRST: "garbage"})),
+    _loop(UNMEASURABLE, "shared memory carried it", looped({FIRST: "shm"})),
+    _loop(UNMEASURABLE, "the device does not count", looped(counted={})),
+]  # fmt: skip
+
+# ---------------------------------------------------------------- efa.pingpong
+
+
+def ringed(
+    modes: Mapping[str, str] | None = None,
+    alone: bool = False,
+    note: str = "",
+    missing: str = "",
+    each_s: float = 5.0,
+    many: int = 1,
+) -> Observe:
+    """efa.pingpong on two nodes of a fake fabric; `alone`: node-1 does not take part, `note`: it only says this."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        by_domain = {f"{name}-rdm": mode for name, mode in (modes or {}).items()}
+        (tmp_path / "bin").mkdir()
+        install_fabric(tmp_path / "bin", endpoints(DEVICES4[:2]), by_domain)
+        if missing:
+            (tmp_path / "bin" / missing).unlink()
+        responders = [Responder(access(f"node-{index}"), "") for index in range(2)]
+        ports = [listen(responder) for responder in responders]
+        members = tuple(Member(f"node-{index}", "127.0.0.1", port) for index, port in enumerate(ports))
+        if note:
+            ask(members[1], access("node-1"), Op.PUT, 2.0, key="efa.pingpong/ports/node-1", value=note)
+        options = {**QUICK, "each_s": each_s, "wait_s": 1.0 if alone else 5.0, "devices": many}
+        base = replace(context(pingpong, tmp_path, FOUR, 2, options=options), timeout_s=20.0)
+        found: dict[int, Observation] = {}
+
+        def run(index: int) -> None:
+            roster, name = Roster(members, 1, "lo"), f"node-{index}"
+            made = replace(base, node=name, node_rank=index, roster=roster, access=access(name))
+            found[index] = observed(pingpong, made, name)[0]
+
+        with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
+            patch.delenv(PROVIDER, raising=False)
+            threads = [threading.Thread(target=run, args=(index,)) for index in range(1 if alone else 2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        for responder in responders:
+            responder.close()
+        return tuple(found[index] for index in sorted(found))
+
+    return observe
+
+
+def listen(responder: Responder) -> int:
+    """Have it listen on a free port of the loopback interface; the port."""
+    port = free_port("127.0.0.1")
+    responder.listen("127.0.0.1", port)
+    return port
+
+
+_ring = cases_of("efa.pingpong", instance_type=FOUR, nodes=2)
+PINGPONG = [
+    _ring(HEALTHY, "two nodes, two devices", ringed(many=2)),
+    _ring(FAULTY, "a pair hangs", ringed({FIRST: "hang"}, each_s=1.5),
+        names=f"node-0 -> node-1 ({FIRST}-rdm): fi_pingpong did not finish within", **CONFIG),
+    _ring(FAULTY, "a pair moves nothing", ringed({FIRST: "rate 0.05"}), names=f"({FIRST}-rdm) reaches 5e-05 GB/s", **CONFIG),
+    _ring(FAULTY, "messages are lost", ringed({FIRST: "acks"}), names="acks_missing", **CONFIG),
+    _ring(FAULTY, "one device fails and another's table is cut", ringed({FIRST: "refuse", DEVICES4[1]: "cut"}, many=2),
+        names="Cannot allocate memory", **CONFIG),
+    _ring(UNMEASURABLE, "the neighbour offers no server", ringed(alone=True)),
+    _ring(UNMEASURABLE, "the neighbour cannot serve", ringed(alone=True, note='{"error": "fi_getinfo -61"}')),
+    _ring(UNMEASURABLE, "the neighbour says nonsense", ringed(alone=True, note='{"a": "b"}')),
+    _ring(UNMEASURABLE, "fi_pingpong is not installed", ringed(missing="fi_pingpong")),
+    _ring(UNMEASURABLE, "the table is cut", ringed({FIRST: "cut"})),
+]  # fmt: skip
+
+# ---------------------------------------------------------------- efa.counters
+
+
+def counted(
+    grown: Mapping[str, int],
+    lost: Sequence[str] = (),
+    late: Sequence[str] = (),
+    looked: bool = True,
+    start: Mapping[str, int] = COUNTERS,
+    end: Mapping[str, int] | None = None,
+) -> Observe:
+    """efa.counters over a tree whose counters grow meanwhile; `lost` and `late` devices are there once only."""
+
+    def observe(tmp_path: Path) -> Sequence[Observation]:
+        names = [name for name in DEVICES4 if name not in late]
+        after = [name for name in DEVICES4 if name not in lost]
+        make_sysfs(tmp_path / "before", names, counters=start)
+        last = {key: value + grown.get(key, 0) for key, value in start.items()} if end is None else end
+        make_sysfs(tmp_path / "after", after, counters=last)
+        made = context(counters, tmp_path, FOUR)
+        with pytest.MonkeyPatch.context() as patch:
+            before: dict[str, object] | None = None
+            if looked and counters.before is not None:
+                patch.setattr(sysfs, "INFINIBAND", tmp_path / "before")
+                before = dict(counters.before(made))
+            patch.setattr(sysfs, "INFINIBAND", tmp_path / "after")
+            return observed(counters, replace(made, before=before))
+
+    return observe
+
+
+_count = cases_of("efa.counters", instance_type=FOUR)
+SENT = {"tx_bytes": 22_000_000, "rx_bytes": 22_000_000}
+OLD = {key: value for key, value in COUNTERS.items() if "retrans" not in key}
+COUNTED = [
+    _count(HEALTHY, "traffic alone", counted(SENT)),
+    _count(HEALTHY, "a few retransmissions", counted({**SENT, "retrans_pkts": 40})),
+    _count(FAULTY, "drops", counted({**SENT, "rx_drops": 500}), names="rx_drops rdmap144s27 dropped 500 received packets"),
+    _count(FAULTY, "a few drops", counted({**SENT, "rx_drops": 1}), level=Level.WARN,
+        names="rx_drops rdmap144s27 dropped 1 received packet"),
+    _count(FAULTY, "failed requests", counted({**SENT, "rdma_write_wr_err": 101}),
+        names="error_events rdmap144s27 reported 101 errors while the checks ran"),
+    _count(FAULTY, "a peer that does not answer", counted({**SENT, "unresponsive_remote_events": 150})),
+    _count(FAULTY, "retransmissions", counted({**SENT, "retrans_pkts": 5000}), level=Level.WARN, **CONFIG),
+    _count(FAULTY, "a device was lost", counted(SENT, lost=("rdmap32s27",)), names="rdmap32s27: gone"),
+    _count(UNMEASURABLE, "no first look", counted(SENT, looked=False)),
+    _count(UNMEASURABLE, "a counter went backwards", counted({**SENT, "rx_drops": -2})),
+    _count(UNMEASURABLE, "no device at the end", counted(SENT, lost=DEVICES4)),
+    _count(UNMEASURABLE, "a device came late", counted(SENT, late=("rdmap32s27",))),
+    _count(UNMEASURABLE, "nothing was sent", counted({})),
+    _count(UNMEASURABLE, "no counters at all", counted({}, start={})),
+    _count(UNMEASURABLE, "the counters vanished", counted({}, end={})),
+    _count(UNMEASURABLE, "a driver that does not count it all", counted(SENT, start=OLD)),
+]  # fmt: skip
+
+CASES = [*DEVICES, *PLUGIN, *LOOPBACK, *PINGPONG, *COUNTED]
 
 NOTE = {r"^#": "a comment of the recording"}
 RECORDINGS = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from checks.probes.gpu import inventory_child, under_load
 from checks.probes.gpu.nvlink import nvlink
 from checks.process.fork_server import started
 from checks.process.isolate import isolated
-from tests.corpus.case import Case, Sort, context, observed
+from tests.corpus.case import Case, Observe, Sort, context, observed
 from tests.fakes import gpu_node
 
 CONFIGURATION, APPLICATION, EVIDENCE = Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE
@@ -28,7 +27,6 @@ COUNTS = {"H100": 8, "A100": 8, "T4": 4, "B200": 8}
 MIB = 1 << 20
 WATTS = 1000
 
-Observe = Callable[[Path], Sequence[Observation]]
 Told = Mapping[str, Any]
 NOTHING: Told = {}
 
@@ -82,13 +80,6 @@ class FakeLoad:
         time.sleep(0.002)
 
 
-@contextmanager
-def loaded(fake: Any, number: int, works: bool, fails: str) -> Iterator[None]:
-    made = FakeLoad(fake, number, works, fails)
-    with gpu_node.nvml(fake), patch.object(under_load, "make_load", lambda device: made):
-        yield
-
-
 def rank(
     check: Check,
     model: str = "H100",
@@ -105,7 +96,8 @@ def rank(
         fake = gpu_node.module(**dials(model, told))
         place = RankPlace(0, 0, 8, device)
         made = context(check, tmp_path, TYPES[model], place=place, options={"seconds": 0.04})
-        with loaded(fake, number, works, fails):
+        load = FakeLoad(fake, number, works, fails)
+        with gpu_node.nvml(fake), patch.object(under_load, "make_load", lambda device: load):
             return observed(check, made, "node-0/rank-0")
 
     return observe
@@ -172,14 +164,14 @@ def quick(
         fake = gpu_node.module(**dials(model, told, gpus))
         rows = tuple({"uuid": fake.uuid_of(number)} for number in range(shown))
         seen = inventory_child.GpuListing("cuda", shown, "", gpus=rows)
+
+        def ask(source: str, timeout_s: float) -> inventory_child.GpuListing:
+            return inventory_child.by_nvml() if source == "nvml" else seen
+
         with (
             gpu_node.nvml(fake),
             patch.object(found, "ROOT", gpu_node.tree(tmp_path / "root", kernel, files)),
-            patch.object(
-                found,
-                "ask",
-                lambda source, timeout_s: inventory_child.by_nvml() if source == "nvml" else seen,
-            ),
+            patch.object(found, "ask", ask),
         ):
             return observed(found.inventory, context(found.inventory, tmp_path, kind or TYPES[model]))
 

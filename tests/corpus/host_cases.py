@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,8 @@ import pytest
 from checks.model import Cause, Level, Observation
 from checks.probes.host import environment, mounts
 from checks.probes.host.environment_rules import KNOWN
-from tests.corpus.case import Case, Sort, context, observed
+from tests.corpus.case import Case, Observe, Sort, cases_of, context, observed
 
-Observe = Callable[[Path], Sequence[Observation]]
 CONFIGURATION = Cause.CONFIGURATION
 # A stand-in for what asks a mount: the path says how the mount behaves.
 FAKE_ASKER = (
@@ -41,9 +40,7 @@ def mounted(lines: str | None, real: bool = False) -> Observe:
                 patch.setattr(mounts, "ASKER", (sys.executable, "-I", "-S", "-c", FAKE_ASKER))
             # A busy machine takes seconds to start a process: only what hangs has a short time.
             ask = mounts.ask
-            patch.setattr(
-                mounts, "ask", lambda point, deadline_s: ask(point, 1.0 if "hung" in point else 50.0)
-            )
+            patch.setattr(mounts, "ask", lambda point, _: ask(point, 1.0 if "hung" in point else 50.0))
             return observed(mounts.responsive, context(mounts.responsive, tmp_path))
 
     return observe
@@ -74,9 +71,8 @@ def linted(
     def observe(tmp_path: Path) -> Sequence[Observation]:
         (tmp_path / ".nccl.conf").write_text(conf)
         with pytest.MonkeyPatch.context() as patch:
-            for name in {name for known in KNOWN for name in known.names.split()} | {
-                environment.FILE_VARIABLE
-            }:
+            known = {name for known in KNOWN for name in known.names.split()}
+            for name in (*known, environment.FILE_VARIABLE):
                 patch.delenv(name, raising=False)
             for name, value in variables.items():
                 patch.setenv(name, value)
@@ -84,10 +80,8 @@ def linted(
             patch.setattr(environment, "SHM", shm)
             patch.setattr(environment, "STATUS", tmp_path / "an-ordinary-user")
             patch.setattr(resource, "getrlimit", lambda which: (limit, limit))
-            return observed(
-                environment.environment_lint,
-                context(environment.environment_lint, tmp_path, instance_type, nodes),
-            )
+            made = context(environment.environment_lint, tmp_path, instance_type, nodes)
+            return observed(environment.environment_lint, made)
 
     return observe
 
@@ -120,16 +114,9 @@ def _lint_faults() -> list[Case]:
     }
     made = [(name, value, Level.FAIL) for name, value in crippling.items()]
     made += [(name, value, Level.WARN) for name, value in misleading.items()]
+    faulty = cases_of(LINT, cause=CONFIGURATION)
     return [
-        Case(
-            LINT,
-            Sort.FAULTY,
-            f"{name}={value}",
-            linted({name: value}),
-            level=level,
-            cause=CONFIGURATION,
-            names=f"{name}={value}",
-        )
+        faulty(Sort.FAULTY, f"{name}={value}", linted({name: value}), f"{name}={value}", level=level)
         for name, value, level in made
     ]
 

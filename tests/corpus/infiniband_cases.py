@@ -13,12 +13,11 @@ from checks.model import Cause, Level, Observation
 from checks.probes.infiniband import ports as ports_module
 from checks.probes.infiniband.counters import counters
 from checks.probes.infiniband.ports import ports
-from tests.corpus.case import NDR, Case, Sort, context, observed
+from tests.corpus.case import NDR, Case, Observe, Sort, cases_of, context, observed
 from tests.corpus.nccl_cases import efa, logged, other, transported, without
 from tests.fakes.infiniband import COUNTERS, HW_COUNTERS, Adapter, adapters, make_sysfs
 
-Observe = Callable[[Path], Sequence[Observation]]
-HEALTHY, FAULTY, UNMEASURABLE = Sort.HEALTHY, Sort.FAULTY, Sort.UNMEASURABLE
+HEALTHY, FAULTY, UNMEASURABLE = Sort
 WARN, CONFIGURATION = Level.WARN, Cause.CONFIGURATION
 
 
@@ -41,10 +40,7 @@ def with_first(first: Adapter) -> list[Adapter]:
     return [first, *adapters()[1:]]
 
 
-def _port(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
-    return Case("ib.ports", sort, name, observe, NDR, **more)  # type: ignore[arg-type]
-
-
+_port = cases_of("ib.ports", instance_type=NDR)
 DOWN = Adapter("mlx5_0", state="1: DOWN", phys_state="3: Disabled")
 MANAGEMENT = Adapter(
     "mlx5_8", rate="25 Gb/sec (1X EDR)", link_layer="Ethernet", board="MT_0000000547", firmware="26.36.1010"
@@ -100,17 +96,12 @@ def counted(
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         first = {**COUNTERS, **HW_COUNTERS, **(start or {})}
-        last = {
-            key: value + {**SENT, **(grown or {})}.get(key, 0) if isinstance(value, int) else value
-            for key, value in first.items()
-        }
-        well = {**COUNTERS, **HW_COUNTERS}
-        well = {key: value + SENT.get(key, 0) for key, value in well.items()}
+        more = {**SENT, **(grown or {})}
+        last = {key: was + more.get(key, 0) if isinstance(was, int) else was for key, was in first.items()}
+        last |= end or {}
+        well = {key: was + SENT.get(key, 0) for key, was in {**COUNTERS, **HW_COUNTERS}.items()}
         before = [replace(one, counters=first if one.name == "mlx5_3" else {}) for one in adapters()]
-        after = [
-            replace(one, counters={**last, **(end or {})} if one.name == "mlx5_3" else well)
-            for one in adapters()
-        ]
+        after = [replace(one, counters=last if one.name == "mlx5_3" else well) for one in adapters()]
         made = context(counters, tmp_path, NDR)
         with pytest.MonkeyPatch.context() as patch:
             look: dict[str, object] | None = None
@@ -124,10 +115,7 @@ def counted(
     return observe
 
 
-def _count(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
-    return Case("ib.counters", sort, name, observe, NDR, **more)  # type: ignore[arg-type]
-
-
+_count = cases_of("ib.counters", instance_type=NDR)
 WHOLE = {
     "symbol_error": 101, "link_error_recovery": 11, "link_downed": 1, "port_rcv_errors": 101, "local_ack_timeout_err": 101,
 }  # fmt: skip
@@ -176,9 +164,8 @@ def over_ports(text: str, ports: int = 8, network: str = "IB", way: str = "IB") 
     used = f"NET/{network} : Using {named} [RO]; OOB eth0:10.1.8.3<0>"
     text = without(r"NET/OFI (?:Init|Using)")(text)
     text = re.sub(r"NET/OFI Selected provider is efa.*", used, text)
-    return text.replace("Using network AWS Libfabric", f"Using network {way}").replace(
-        "NET/AWS Libfabric/", f"NET/{way}/"
-    )
+    text = text.replace("Using network AWS Libfabric", f"Using network {way}")
+    return text.replace("NET/AWS Libfabric/", f"NET/{way}/")
 
 
 def of_ports() -> Iterator[Case]:

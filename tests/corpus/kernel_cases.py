@@ -6,7 +6,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,9 @@ from checks.probes.kernel import log_source
 from checks.probes.kernel.hardware import hardware
 from checks.probes.kernel.sxid import sxid
 from checks.probes.kernel.xid import xid
-from tests.corpus.case import Case, Recording, Sort, context, observed
+from tests.corpus.case import Case, Observe, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
 
-Observe = Callable[[Path], Sequence[Observation]]
 CHECKS = (xid, sxid, hardware)
 WELL = (
     "nvme nvme0: 8/0/0 default/read/poll queues",
@@ -80,8 +81,12 @@ def sources(check: Check, kmsg: str | None, replies: Sequence[Reply], deadline_s
 
 def earlier_boot(message: str, start: str = "Linux version 6.1.119-129.201.amzn2023.x86_64") -> str:
     boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-    said = ((boot_s + 600.0, message), (boot_s, start))
-    lines = [f"{stamp(time.time() - age_s)} ip-10-0-0-9 kernel: {text}\n" for age_s, text in said]
+    return long_ago((boot_s + 600.0, message), (boot_s, start))
+
+
+def long_ago(*messages: tuple[float, str]) -> str:
+    """These messages, so many seconds ago, and that all is well now."""
+    lines = [f"{stamp(time.time() - age_s)} ip-10-0-0-9 kernel: {text}\n" for age_s, text in messages]
     return "".join(lines) + journal_form(("all well",))
 
 
@@ -118,8 +123,10 @@ def _unmeasurable(check: Check) -> list[Case]:
             "a ring that cannot be opened": sources(check, "/proc", []),
             "a ring without an end": sources(check, "/dev/zero", [], deadline_s=0.3),
             "an empty ring": sources(check, "/dev/null", []),
-            "a journal that hangs": sources(check, None, [Reply(seconds=3600)], deadline_s=1.5),
-            "a journal that fails": sources(check, None, [Reply("x", code=1)]),
+            "a journal that hangs": sources(
+                check, None, [Reply(journal_form(()), seconds=3600)], deadline_s=1.5
+            ),
+            "a journal that fails": sources(check, None, [Reply(journal_form(()), code=1)]),
             "a journal that shows nothing": sources(check, None, [Reply("-- No entries --\n")]),
             "garbage": text_of(check, lambda: "\0" * 4096),
         }.items()
@@ -134,16 +141,9 @@ def xid_line(code: int, rest: str = ", pid=4242, name=python3, x") -> str:
     return f"NVRM: Xid (PCI:0000:ca:00): {code}{rest}"
 
 
-def faulty(
-    check: Check,
-    name: str,
-    *messages: str,
-    level: Level = Level.FAIL,
-    cause: Cause = Cause.HARDWARE,
-    names: str,
-) -> Case:
+def faulty(check: Check, name: str, *messages: str, names: str, **of: Any) -> Case:
     """A machine whose kernel says these things."""
-    return Case(check.name, Sort.FAULTY, name, told(check, *messages), level=level, cause=cause, names=names)
+    return Case(check.name, Sort.FAULTY, name, told(check, *messages), names=names, **of)
 
 
 ACT = (46, 48, 54, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158)
@@ -170,14 +170,8 @@ CASES = [
         for code in (13, 31, 43, 45)
     ),
     *(
-        Case(
-            check.name,
-            Sort.FAULTY,
-            "before this boot",
-            text_of(check, lambda message=message: earlier_boot(message)),  # type: ignore[misc]
-            level=WARN,
-            names="before this boot",
-        )
+        Case(check.name, Sort.FAULTY, "before this boot", text_of(check, partial(earlier_boot, message)), level=WARN,
+            names="before this boot")
         for check, message in ((xid, xid_line(79)), (sxid, SXID_FATAL), (hardware, OFF_BUS))
     ),
     *(
@@ -201,6 +195,36 @@ CASES = [
     Case(sxid.name, Sort.UNMEASURABLE, "an SXid that says nothing", told(sxid, "nvidia-nvswitch0: SXid (PCI:0000:00:00.0): xyz")),
     Case(sxid.name, Sort.HEALTHY, "a bit that was corrected",
         told(sxid, "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 11012, Non-fatal, Link 3 ingress ECC limit")),
+    *(
+        faulty(hardware, name, message, level=level, cause=cause, names=message[:40])
+        for name, level, cause, message in (
+            ("a GPU off the bus", Level.FAIL, Cause.HARDWARE, OFF_BUS),
+            ("off the bus in words", Level.FAIL, Cause.HARDWARE, "NVRM: GPU 0000:b9:00.0: GPU has fallen off the bus."),
+            ("a driver that fails", Level.FAIL, Cause.HARDWARE, "NVRM: RmInitAdapter failed! (0x26:0x56:1474)"),
+            ("a network card whose driver could not start", Level.FAIL, Cause.HARDWARE,
+                "mlx5_core 0000:03:00.0: probe with driver mlx5_core failed with error -22"),
+            ("a network card that is lost", Level.FAIL, Cause.HARDWARE,
+                "mlx5_core 0000:d2:00.0: poll_health:825:(pid 0): device's health compromised - reached miss count"),
+            ("a command of EFA that failed", Level.WARN, Cause.HARDWARE,
+                "efa 0000:00:1d.0 rdmap0s29: Failed to process command ALLOC_PD (opcode 13) comp_status 6 err -12"),
+            ("a queue that stands still", Level.WARN, Cause.HARDWARE, "NETDEV WATCHDOG: ens5 (ena): transmit queue 3 timed out"),
+            ("two drivers", Level.FAIL, CONFIGURATION, "NVRM: API mismatch: the client has the version 550.90.07,"),
+            ("memory, uncorrected", Level.FAIL, Cause.HARDWARE, "EDAC MC0: 1 UE memory read error on CPU#0 DIMM#0"),
+            ("memory, corrected too often", WARN, Cause.HARDWARE, "EDAC MC0: 400 CE memory read error on DIMM#0"),
+            ("a machine check", WARN, Cause.HARDWARE, "mce: [Hardware Error]: Machine check events logged"),
+            ("an uncorrected machine check", Level.FAIL, Cause.HARDWARE,
+                "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 9: ac00004000010091"),
+            ("PCIe", Level.FAIL, Cause.HARDWARE, "pcieport 0000:16:01.0: AER: Uncorrected (Fatal) error received: 0000:18:00.0"),
+            ("a disk", WARN, Cause.HARDWARE, "nvme nvme1: I/O 123 QID 4 timeout, reset controller"),
+            ("a lock-up", WARN, Cause.HARDWARE, "watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:4242]"),
+            ("a task that hangs", WARN, CONFIGURATION, "INFO: task python3:31337 blocked for more than 120 seconds."),
+            ("the kernel's own fault", Level.FAIL, CONFIGURATION, "BUG: unable to handle page fault for address: ffffc9000"),
+            ("want of memory", WARN, Cause.APPLICATION, "Out of memory: Killed process 4242 (python) total-vm:8123456kB"),
+            ("heat", WARN, Cause.HARDWARE, "mce: CPU12: Core temperature above threshold, cpu clock throttled"),
+            ("a file server", WARN, CONFIGURATION, "nfs: server 10.0.4.2 not responding, still trying"),
+            ("the network's driver", WARN, Cause.HARDWARE, "ena 0000:00:05.0 eth0: Keep alive watchdog timeout."),
+        )
+    ),
     Case(hardware.name, Sort.FAULTY, "announced in /var/log/messages only", lambda tmp_path: _beside_a_quiet_ring(tmp_path),
         names="fallen off the bus"),
 ]  # fmt: skip
@@ -239,5 +263,6 @@ RECORDINGS = [
     Recording("kernel/journal_no_hostname.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
     Recording("kernel/dmesg_iso_healthy.txt", OutputKind.KERNEL_LOG, Level.PASS, "p4d.24xlarge", irrelevant=PLAIN),
     Recording("kernel/journal_memory.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording("kernel/kmsg.txt", OutputKind.KERNEL_LOG, Level.FAIL),
     Recording("kernel/messages_sxid.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
 ]  # fmt: skip

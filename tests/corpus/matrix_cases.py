@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from checks.explain.reading import OutputKind
 from checks.model import Level
-from tests.corpus.case import Case, Recording
+from tests.corpus.case import Recording
 
-CASES: list[Case] = []
 BLANK = {r"^\s*$": "it is empty"}
 P2P = {
     r"^\[P2P ": "the tool's own name",

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.corpus.case import RecordProperty
+
 TENTHS = 10
 SHORT, MOST_LINES = 30, 400
 
@@ -54,17 +56,17 @@ def passed_wrongly(
     text: str,
     passes: Callable[[str], bool],
     irrelevant: Mapping[str, str],
-    record: Callable[[str, object], None],
+    record: RecordProperty,
     most: int = MOST_LINES,
 ) -> list[str]:
     """The mutants that pass although they lost a line that is not `irrelevant`, and the expressions that no mutant needs."""
+
+    def excused(line: str) -> bool:
+        return any(re.search(pattern, line) for pattern in irrelevant)
+
     made = list(mutants(text, most))
     passed = [mutant for mutant in made if passes(mutant.text)]
-    wrong = [
-        mutant.what
-        for mutant in passed
-        if not all(any(re.search(pattern, line) for pattern in irrelevant) for line in mutant.lost)
-    ]
+    wrong = [mutant.what for mutant in passed if not all(map(excused, mutant.lost))]
     record("mutations", [len(made), len(wrong), len(passed) - len(wrong)])
     used = {line for mutant in passed for line in mutant.lost}
     stale = [why for pattern, why in irrelevant.items() if not any(re.search(pattern, line) for line in used)]

@@ -8,37 +8,29 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 from checks.explain.reading import OutputKind
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.collectives import nccl_log
 from checks.probes.collectives.nccl_tests import tests as perf
 from checks.probes.collectives.transport import transport
-from tests.corpus.case import Case, Recording, Sort, context, observed, recordings_of
+from tests.corpus.case import Case, Observe, Recording, Sort, cases_of, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 from tests.public.inputs import all_reduce
 
-Observe = Callable[[Path], Sequence[Observation]]
 recorded = recordings_of("nccl")
 
 
 # ---------------------------------------------------------------------------------------------- the transport
 
 
-@contextmanager
-def logging_to(path: str) -> Iterator[None]:
+def logging_to(path: str) -> AbstractContextManager[object]:
     """NCCL's variable, as the ranks' stage sets it."""
-    old = os.environ.get("NCCL_DEBUG_FILE")
-    os.environ["NCCL_DEBUG_FILE"] = path
-    try:
-        yield
-    finally:
-        os.environ.pop("NCCL_DEBUG_FILE")
-        if old is not None:
-            os.environ["NCCL_DEBUG_FILE"] = old
+    return mock.patch.dict(os.environ, {"NCCL_DEBUG_FILE": path})
 
 
 def log_as_own(name: str, process: str) -> str:
@@ -149,9 +141,8 @@ def of_untold_transport() -> Iterator[Case]:
 
 def mnnvl(text: str) -> str:
     """Between nodes over NVLink."""
-    return re.sub(
-        r"\[(?:send|receive)\] via NET/\S+ \S+", "via P2P/MNNVL", text.replace("found 1 nics", "found 4 nics")
-    )
+    text = text.replace("found 1 nics", "found 4 nics")
+    return re.sub(r"\[(?:send|receive)\] via NET/\S+ \S+", "via P2P/MNNVL", text)
 
 
 # ---------------------------------------------------------------------------------------------- nccl-tests
@@ -202,9 +193,7 @@ def in_one_gpu(tmp_path: Path) -> Sequence[Observation]:
 def of_tests() -> Iterator[Case]:
     """What the programs print, and how they end."""
 
-    def case(sort: Sort, name: str, observe: Observe, names: str = "", **of: object) -> Case:
-        return Case("nccl.tests", sort, name, observe, names=names, **of)  # type: ignore[arg-type]
-
+    case = cases_of("nccl.tests")
     a100 = "all_reduce_2.11.txt"
     yield case(Sort.HEALTHY, a100, printed(a100), instance_type="p4de.24xlarge")
     for name in ("all_reduce_2.16.txt", "all_reduce_2.17.txt"):
@@ -317,6 +306,8 @@ RECORDINGS = [
     printed_by("wrong_2.16.txt", Level.FAIL),
     printed_by("unverified_2.16.txt", Level.FAIL),
     printed_by("one_rank_2.16.txt", Level.FAIL),
+    printed_by("crawls_2.16.txt", Level.FAIL, instance_type="p5.48xlarge"),
+    printed_by("half_2.16.txt", Level.FAIL, instance_type="p5.48xlarge"),
     Recording("nccl/log_efa.txt", OutputKind.NCCL_LOG, Level.PASS, "p5.4xlarge", 2, LOGGED),
     Recording("nccl/log_nvlink.txt", OutputKind.NCCL_LOG, Level.PASS, "p5.48xlarge", 1, NVLINK),
     Recording("nccl/log_socket.txt", OutputKind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),

@@ -22,12 +22,11 @@ from checks.probes.network.mtu import PathResult, measurement, mtu
 from checks.probes.network.names import names
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
-from tests.corpus.case import Case, Sort, context, observed
+from tests.corpus.case import Observe, Sort, cases_of, context, observed
 from tests.exchanges import access
 
-Observe = Callable[[Path], Sequence[Observation]]
 Answers = Mapping[str, Sequence[str] | int]
-HEALTHY, FAULTY, UNMEASURABLE = Sort.HEALTHY, Sort.FAULTY, Sort.UNMEASURABLE
+HEALTHY, FAULTY, UNMEASURABLE = Sort
 CONFIG = Cause.CONFIGURATION
 WARN = Level.WARN
 
@@ -120,19 +119,14 @@ def found(*nodes: Sequence[PathResult]) -> Observe:
     def observe(tmp_path: Path) -> Sequence[Observation]:
         made = []
         for index, rows in enumerate(nodes):
-            metrics = measurement([f"peer-{i}" for i in range(len(rows))], rows)
-            made.append(
-                Observation("network.mtu", f"node-{index}", Outcome.MEASURED, 0.1, dict(metrics.metrics))
-            )
+            metrics = dict(measurement([f"peer-{i}" for i in range(len(rows))], rows).metrics)
+            made.append(Observation("network.mtu", f"node-{index}", Outcome.MEASURED, 0.1, metrics))
         return made
 
     return observe
 
 
-def _mtu(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
-    return Case("network.mtu", sort, name, observe, nodes=2, **more)  # type: ignore[arg-type]
-
-
+_mtu = cases_of("network.mtu", nodes=2)
 JUMBO, PLAIN = PathResult("ok", 9001, 9001), PathResult("ok", 1500, 1500)
 nobody = contextmanager(closed)
 
@@ -198,10 +192,7 @@ def resolved(answers: Answers, members: Sequence[Member] = MEMBERS, hangs: str =
     return observe
 
 
-def _names(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
-    return Case("network.names", sort, name, observe, cause=CONFIG, **more)  # type: ignore[arg-type]
-
-
+_names = cases_of("network.names", cause=CONFIG)
 SHARED = (MEMBERS[0], replace(MEMBERS[1], address="10.0.0.11"))
 NAMES = [
     _names(HEALTHY, "both ways", resolved(GOOD)),
@@ -269,10 +260,7 @@ def counted(
     return observe
 
 
-def _counters(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
-    return Case("network.counters", sort, name, observe, **{"level": WARN, "cause": CONFIG, **more})  # type: ignore[arg-type]
-
-
+_counters = cases_of("network.counters", level=WARN, cause=CONFIG)
 COUNTED = [
     _counters(HEALTHY, "nothing but traffic", counted({"rx_bytes": 5000, "tx_bytes": 5000})),
     _counters(HEALTHY, "a few drops, fewer connections left",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from checks.check import Check
@@ -13,16 +14,16 @@ from checks.explain.reading import OutputKind
 from checks.model import Cause, Level, Observation
 from checks.probes.kernel import log_source
 from checks.probes.neuron import collectives, devices, ecc
-from tests.corpus.case import Case, Recording, Sort, context, observed, recordings_of
+from tests.corpus.case import Observe, Recording, Sort, cases_of, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
+HEALTHY, FAULTY, UNMEASURABLE = Sort
 text_of = recordings_of("neuron")
 TRN1, SMALL, TRN2 = "trn1.32xlarge", "trn1.2xlarge", "trn2.48xlarge"
 HW_ERR = (
     "NEURON_HW_ERR={kind} instance-id=i-0f00dfeed00000001 hostname=ip-10-9-8-7 nd-id={device} nc-id=1 "
     "serial-num=5eed5eed5eed action=TERMINATE_INSTANCE"
 )
-Made = Callable[[Path], Sequence[Observation]]
 
 
 def tree(
@@ -52,7 +53,7 @@ def node(
     said: Sequence[str] = ("neuron: module loaded",),
     log: bool = True,
     options: dict[str, float] | None = None,
-) -> Made:
+) -> Observe:
     """The check's own body on a node made of this tree, these tools and this kernel's log."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -75,7 +76,9 @@ def node(
     return observe
 
 
-def listed(name: str, count: int = 16, instance_type: str = TRN1, code: int = 0, part: float = 1.0) -> Made:
+def listed(
+    name: str, count: int = 16, instance_type: str = TRN1, code: int = 0, part: float = 1.0
+) -> Observe:
     reply = Reply(text_of(name), "-j", code=code, part=part)
     return node(
         devices.devices, {"neuron-ls": [reply]}, make=lambda r: tree(r, count), instance_type=instance_type
@@ -84,7 +87,7 @@ def listed(name: str, count: int = 16, instance_type: str = TRN1, code: int = 0,
 
 def counted(
     make: Callable[[Path], object] = tree, said: Sequence[str] = ("neuron: module loaded",), log: bool = True
-) -> Made:
+) -> Observe:
     return node(ecc.ecc, {}, make=make, said=said, log=log)
 
 
@@ -95,7 +98,7 @@ def ran(
     operations: float = 1,
     deadline_s: float = 5.0,
     missing: bool = False,
-) -> Made:
+) -> Observe:
     tools: dict[str, Sequence[Reply]] = {"neuron-ls": [Reply(text_of(ls), "-j")]}
     if not missing:
         tools["nccom-test"] = replies
@@ -103,111 +106,98 @@ def ran(
     return node(collectives.collectives, tools, instance_type=instance_type, options=options)
 
 
-def faulty(
-    check: str,
-    name: str,
-    observe: Made,
-    names: str,
-    cause: Cause = Cause.HARDWARE,
-    level: Level = Level.FAIL,
-    instance_type: str = TRN1,
-) -> Case:
-    return Case(check, Sort.FAULTY, name, observe, instance_type, level=level, cause=cause, names=names)
-
-
-def unmeasurable(check: str, name: str, observe: Made) -> Case:
-    return Case(check, Sort.UNMEASURABLE, name, observe, TRN1)
-
-
-def healthy(check: str, name: str, observe: Made, instance_type: str = TRN1) -> Case:
-    return Case(check, Sort.HEALTHY, name, observe, instance_type)
-
-
-DEVICES, ECC, COLLECTIVES = "neuron.devices", "neuron.ecc", "neuron.collectives"
-CONFIGURATION = Cause.CONFIGURATION
-CASES: list[Case] = [
-    healthy(DEVICES, "trn1.32xlarge", listed("ls_trn1.json")),
-    healthy(DEVICES, "trn1.2xlarge", listed("ls_trn1_2xlarge.json", 1, SMALL), SMALL),
-    healthy(DEVICES, "trn2.48xlarge", listed("ls_trn2.json", 16, TRN2), TRN2),
-    faulty(DEVICES, "a device is gone", listed("ls_trn1_fifteen.json", 15),
+_devices, _ecc, _collectives = (
+    cases_of(f"neuron.{name}", instance_type=TRN1) for name in ("devices", "ecc", "collectives")
+)
+CONFIGURATION: dict[str, Cause] = {"cause": Cause.CONFIGURATION}
+CASES = [
+    _devices(HEALTHY, "trn1.32xlarge", listed("ls_trn1.json")),
+    _devices(HEALTHY, "trn1.2xlarge", listed("ls_trn1_2xlarge.json", 1, SMALL), instance_type=SMALL),
+    _devices(HEALTHY, "trn2.48xlarge", listed("ls_trn2.json", 16, TRN2), instance_type=TRN2),
+    _devices(FAULTY, "a device is gone", listed("ls_trn1_fifteen.json", 15),
         "devices_found number of devices is 15, but the instance type has 16"),
-    faulty(DEVICES, "gone for neuron-ls alone", listed("ls_trn1_last_gone.json", 16),
+    _devices(FAULTY, "gone for neuron-ls alone", listed("ls_trn1_last_gone.json", 16),
         "devices_found number of devices is 15, but the instance type has 16"),
-    faulty(DEVICES, "gone in /dev alone", listed("ls_trn1.json", 15),
+    _devices(FAULTY, "gone in /dev alone", listed("ls_trn1.json", 15),
         "devices_found number of devices is 15, but the instance type has 16"),
-    faulty(DEVICES, "none at all, and neuron-ls fails", listed("nccom_no_driver.txt", 0, code=1),
+    _devices(FAULTY, "none at all, and neuron-ls fails", listed("nccom_no_driver.txt", 0, code=1),
         "devices_found number of devices is 0, but the instance type has 16"),
-    faulty(DEVICES, "a core is gone", listed("ls_trn1_one_core.json"), "device 9 (0000:19:1c.0) is 1; the other 15 are 2"),
-    faulty(DEVICES, "a link is down", listed("ls_trn1_link_down.json"),
+    _devices(FAULTY, "a core is gone", listed("ls_trn1_one_core.json"), "device 9 (0000:19:1c.0) is 1; the other 15 are 2"),
+    _devices(FAULTY, "a link is down", listed("ls_trn1_link_down.json"),
         "links_missing device 2 (0000:12:1c.0) and device 3 (0000:13:1c.0) lack 1 link"),
-    faulty(DEVICES, "half a link", listed("ls_trn1_half_link.json"),
+    _devices(FAULTY, "half a link", listed("ls_trn1_half_link.json"),
         "links_one_way device 6 (0000:16:1c.0) has 1 link in one direction only"),
-    faulty(DEVICES, "other processes", listed("ls_trn1_busy.json"), "device 4", Cause.APPLICATION),
-    faulty(DEVICES, "trn1 where trn2 is declared", listed("ls_trn1.json", 16, TRN2), "cores is 2, but the instance type has 8",
-        CONFIGURATION, instance_type=TRN2),
-    unmeasurable(DEVICES, "neuron-ls is not installed", node(devices.devices, {})),
-    unmeasurable(DEVICES, "neuron-ls fails", listed("nccom_no_driver.txt", code=1)),
-    unmeasurable(DEVICES, "neuron-ls fails after its output", listed("ls_trn1.json", code=1)),
-    unmeasurable(DEVICES, "cut output", listed("ls_trn1.json", part=0.7)),
-    unmeasurable(DEVICES, "an empty list", node(devices.devices, {"neuron-ls": [Reply("[]\n")]})),
-    unmeasurable(DEVICES, "it prints nothing and ends well", node(devices.devices, {"neuron-ls": [Reply("")]})),
-    unmeasurable(DEVICES, "killed", node(devices.devices, {"neuron-ls": [Reply(signal=9)]})),
-    healthy(ECC, "no error", counted()),
-    healthy(ECC, "counters elsewhere", counted(lambda r: tree(r, folder="hardware/ecc"))),
-    faulty(ECC, "memory", counted(lambda r: tree(r, counts={(11, "mem_ecc_uncorrected"): "2"})),
+    _devices(FAULTY, "other processes", listed("ls_trn1_busy.json"), "device 4", cause=Cause.APPLICATION),
+    _devices(FAULTY, "trn1 where trn2 is declared", listed("ls_trn1.json", 16, TRN2), "cores is 2, but the instance type has 8",
+        **CONFIGURATION, instance_type=TRN2),
+    _devices(UNMEASURABLE, "neuron-ls is not installed", node(devices.devices, {})),
+    _devices(UNMEASURABLE, "neuron-ls fails", listed("nccom_no_driver.txt", code=1)),
+    _devices(UNMEASURABLE, "neuron-ls fails after its output", listed("ls_trn1.json", code=1)),
+    _devices(UNMEASURABLE, "cut output", listed("ls_trn1.json", part=0.7)),
+    _devices(UNMEASURABLE, "an empty list", node(devices.devices, {"neuron-ls": [Reply("[]\n")]})),
+    _devices(UNMEASURABLE, "it prints nothing and ends well", node(devices.devices, {"neuron-ls": [Reply("")]})),
+    _devices(UNMEASURABLE, "killed", node(devices.devices, {"neuron-ls": [Reply(signal=9)]})),
+    _ecc(HEALTHY, "no error", counted()),
+    _ecc(HEALTHY, "counters elsewhere", counted(lambda r: tree(r, folder="hardware/ecc"))),
+    _ecc(FAULTY, "memory", counted(lambda r: tree(r, counts={(11, "mem_ecc_uncorrected"): "2"})),
         "mem_ecc_uncorrected device 11 has 2 uncorrected errors in its memory"),
-    faulty(ECC, "sram", counted(lambda r: tree(r, counts={(0, "sram_ecc_uncorrected"): "1"})),
+    _ecc(FAULTY, "sram", counted(lambda r: tree(r, counts={(0, "sram_ecc_uncorrected"): "1"})),
         "sram_ecc_uncorrected device 0 has 1 uncorrected error in its SRAM"),
-    faulty(ECC, "repairable", counted(lambda r: tree(r, counts={(3, "mem_ecc_repairable_uncorrected"): "1"})),
+    _ecc(FAULTY, "repairable", counted(lambda r: tree(r, counts={(3, "mem_ecc_repairable_uncorrected"): "1"})),
         "device 3: 1 repairable", level=Level.WARN),
     *(
-        faulty(ECC, f"kernel: {kind}", counted(said=[HW_ERR.format(kind=kind, device=6)]), f"device 6: {kind}")
+        _ecc(FAULTY, f"kernel: {kind}", counted(said=[HW_ERR.format(kind=kind, device=6)]), f"device 6: {kind}")
         for kind in ("SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR")
     ),
-    unmeasurable(ECC, "no driver", counted(lambda r: None)),
-    unmeasurable(ECC, "a device without counters", counted(lambda r: tree(r, without=(5,)))),
-    unmeasurable(ECC, "a device is not there", counted(lambda r: tree(r, 15))),
-    unmeasurable(ECC, "garbage", counted(lambda r: tree(r, counts={(1, "mem_ecc_uncorrected"): "-1"}))),
-    healthy(ECC, "no kernel log, of which kernel.* speak", counted(log=False)),
-    healthy(COLLECTIVES, "all-reduce", ran(Reply(text_of("nccom_allr.txt")))),
-    healthy(COLLECTIVES, "on logical cores", ran(Reply(text_of("nccom_allr.txt"), "-r 64"), ls="ls_trn2.json", instance_type=TRN2),
-        TRN2),
-    faulty(COLLECTIVES, "wrong results", ran(Reply(text_of("nccom_allr_wrong.txt"), code=1)), "Data mismatch at rank 5"),
-    faulty(COLLECTIVES, "sizes failed", ran(Reply(text_of("nccom_allr_failure.txt"), code=1)), "neuron-bench", CONFIGURATION),
-    faulty(COLLECTIVES, "exit code 0 all the same", ran(Reply(text_of("nccom_allr_failure.txt"))), "neuron-bench", CONFIGURATION),
-    faulty(COLLECTIVES, "slow", ran(Reply(text_of("nccom_allr_slow.txt"))), "busbw_gbps reaches 1.031 GB/s in allr", CONFIGURATION),
-    faulty(COLLECTIVES, "the second operation",
+    _ecc(UNMEASURABLE, "no driver", counted(lambda r: None)),
+    _ecc(UNMEASURABLE, "a device without counters", counted(lambda r: tree(r, without=(5,)))),
+    _ecc(UNMEASURABLE, "a device is not there", counted(lambda r: tree(r, 15))),
+    _ecc(UNMEASURABLE, "garbage", counted(lambda r: tree(r, counts={(1, "mem_ecc_uncorrected"): "-1"}))),
+    _ecc(HEALTHY, "no kernel log, of which kernel.* speak", counted(log=False)),
+    _collectives(HEALTHY, "all-reduce", ran(Reply(text_of("nccom_allr.txt")))),
+    _collectives(HEALTHY, "on logical cores", ran(Reply(text_of("nccom_allr.txt"), "-r 64"), ls="ls_trn2.json", instance_type=TRN2),
+        instance_type=TRN2),
+    _collectives(FAULTY, "wrong results", ran(Reply(text_of("nccom_allr_wrong.txt"), code=1)), "Data mismatch at rank 5"),
+    _collectives(FAULTY, "sizes failed", ran(Reply(text_of("nccom_allr_failure.txt"), code=1)), "neuron-bench", **CONFIGURATION),
+    _collectives(FAULTY, "exit code 0 all the same", ran(Reply(text_of("nccom_allr_failure.txt"))), "neuron-bench", **CONFIGURATION),
+    _collectives(FAULTY, "slow", ran(Reply(text_of("nccom_allr_slow.txt"))), "busbw_gbps reaches 1.031 GB/s in allr", **CONFIGURATION),
+    _collectives(FAULTY, "the second operation",
         ran(Reply(text_of("nccom_allr.txt"), "allr"), Reply(text_of("nccom_allr_slow.txt")), operations=2),
-        "busbw_gbps reaches 1.031 GB/s in allg", CONFIGURATION),
-    unmeasurable(COLLECTIVES, "no driver", ran(Reply(text_of("nccom_no_driver.txt"), code=1))),
-    unmeasurable(COLLECTIVES, "cut", ran(Reply(text_of("nccom_allr.txt"), part=0.6))),
-    unmeasurable(COLLECTIVES, "figures that contradict each other",
+        "busbw_gbps reaches 1.031 GB/s in allg", **CONFIGURATION),
+    _collectives(UNMEASURABLE, "no driver", ran(Reply(text_of("nccom_no_driver.txt"), code=1))),
+    _collectives(UNMEASURABLE, "cut", ran(Reply(text_of("nccom_allr.txt"), part=0.6))),
+    _collectives(UNMEASURABLE, "figures that contradict each other",
         ran(Reply(text_of("nccom_allr.txt").replace("4194304", "1048576", 1)))),
-    unmeasurable(COLLECTIVES, "a size is missing",
+    _collectives(UNMEASURABLE, "a size is missing",
         ran(Reply("".join(line for line in text_of("nccom_allr.txt").splitlines(True) if "4194304 " not in line)))),
-    unmeasurable(COLLECTIVES, "nan", ran(Reply(text_of("nccom_allr.txt").replace("2105", " nan")))),
-    unmeasurable(COLLECTIVES, "exit code without a failure", ran(Reply(text_of("nccom_allr.txt"), code=1))),
-    unmeasurable(COLLECTIVES, "hangs", ran(Reply(seconds=3600), deadline_s=0.5)),
-    unmeasurable(COLLECTIVES, "nccom-test is not installed", ran(missing=True)),
-    unmeasurable(COLLECTIVES, "neuron-ls is not installed", node(collectives.collectives, {})),
+    _collectives(UNMEASURABLE, "nan", ran(Reply(text_of("nccom_allr.txt").replace("2105", " nan")))),
+    _collectives(UNMEASURABLE, "exit code without a failure", ran(Reply(text_of("nccom_allr.txt"), code=1))),
+    _collectives(UNMEASURABLE, "hangs", ran(Reply(seconds=3600), deadline_s=0.5)),
+    _collectives(UNMEASURABLE, "nccom-test is not installed", ran(missing=True)),
+    _collectives(UNMEASURABLE, "neuron-ls is not installed", node(collectives.collectives, {})),
 ]  # fmt: skip
 SAYS_NOTHING = {
     r'^"cpu_affinity"': "where the device hangs; no rule looks at it",
     r'^"numa_node"': "where the device hangs; no rule looks at it",
 }
+LISTED = {
+    **SAYS_NOTHING,
+    r'^"instance_(type|id)"': "what is declared is what counts; the machine is known by its own identity",
+}
 
 
-def _recorded(
-    path: str, level: Level, instance_type: str = TRN1, irrelevant: dict[str, str] | None = None
-) -> Recording:
-    return Recording(
-        f"neuron/{path}", OutputKind.NEURON_LS, level, instance_type, irrelevant=irrelevant or {}
-    )
+def _recorded(path: str, level: Level, instance_type: str = TRN1, **of: Any) -> Recording:
+    return Recording(f"neuron/{path}", OutputKind.NEURON_LS, level, instance_type, **of)
 
 
 RECORDINGS: list[Recording] = [
-    _recorded("ls_trn1.json", Level.PASS, TRN1, SAYS_NOTHING),
-    _recorded("ls_trn1_2xlarge.json", Level.PASS, SMALL, SAYS_NOTHING),
+    _recorded("ls_trn1.json", Level.PASS, TRN1, irrelevant=SAYS_NOTHING),
+    _recorded("ls_trn1_2xlarge.json", Level.PASS, SMALL, irrelevant=SAYS_NOTHING),
     _recorded("ls_trn1_link_down.json", Level.FAIL),
     _recorded("ls_trn1_busy.json", Level.FAIL, ""),
+    *(
+        _recorded(f"ls_trn1_{name}.json", Level.FAIL)
+        for name in ("fifteen", "half_link", "last_gone", "one_core")
+    ),
+    _recorded("ls_trn2.json", Level.PASS, TRN2, irrelevant=LISTED),
 ]

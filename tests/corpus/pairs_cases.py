@@ -26,11 +26,8 @@ NEVER = {**VAIN, "failures": "not run: the check's time was used up"}
 def rows(name: str, change: Change, silent: tuple[int, ...] = ()) -> Sequence[Observation]:
     """Of four nodes; the silent ranks have none."""
     per, rate = PER_NODE[name], RATE[name]
-    return [
-        row(rank, NODES, per, change, name, Profile.STANDARD, rate)
-        for rank in range(NODES * per)
-        if rank not in silent
-    ]
+    ranks = [rank for rank in range(NODES * per) if rank not in silent]
+    return [row(rank, NODES, per, change, name, Profile.STANDARD, rate) for rank in ranks]
 
 
 def errored(name: str) -> Sequence[Observation]:

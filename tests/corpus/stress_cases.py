@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +13,9 @@ import pytest
 from checks.check import Check
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.host import disk, stress
-from tests.corpus.case import Case, Sort, context, observed, recordings_of
+from tests.corpus.case import Case, Observe, Sort, context, observed, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
-Observe = Callable[[Path], Sequence[Observation]]
 text = recordings_of("host")
 NODES = 4
 BIT_ERRORS = "stress-ng: fail:  [9719] vm: detected 3 bit errors while stressing memory\n"
@@ -40,10 +39,8 @@ def stressed(check: Check, replies: Sequence[Reply], deadline_s: float = 20.0) -
 
 def _slow_among_peers(tmp_path: Path) -> Sequence[Observation]:
     usual, slow = text("stress_cpu.txt"), text("stress_cpu.txt").replace("3500.79", "2100.79")
-    rows = [
-        stressed(stress.cpu_stress, [Reply(slow if index == 2 else usual)])(tmp_path / str(index))[0]
-        for index in range(NODES)
-    ]
+    replies = [Reply(slow if index == 2 else usual) for index in range(NODES)]
+    rows = [stressed(stress.cpu_stress, [reply])(tmp_path / str(at))[0] for at, reply in enumerate(replies)]
     return [replace(row, subject=f"node-{index}") for index, row in enumerate(rows)]
 
 

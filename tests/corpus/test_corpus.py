@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,40 +10,32 @@ import pytest
 from checks import catalog
 from checks.facts.builtin import builtin
 from checks.model import Cause, Level, worst
-from tests.corpus.case import Case, Sort
+from tests.corpus.case import Case, RecordProperty, Sort, of_all_families
 from tests.corpus.judging import verdict_of
 
 # A dictionary or a dataclass of Python, or a number with all its digits: nothing for people.
 RAW = re.compile(r"\{'\w|\d\.\d{10,}|\b[A-Z]\w+\(\w+=")
-FAMILIES = sorted(path.stem for path in Path(__file__).parent.glob("*_cases.py"))
-CASES: list[Case] = [
-    case for family in FAMILIES for case in importlib.import_module(f"tests.corpus.{family}").CASES
-]
+CASES: list[Case] = of_all_families("CASES")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.sort.value}-{case.name}")
-def test_the_case_is_judged_as_it_should(
-    case: Case, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_the_case_is_judged_as_it_should(case: Case, tmp_path: Path, record_property: RecordProperty) -> None:
     """Healthy is PASS; faulty has its finding; unmeasurable is never PASS, and blames no hardware."""
-    verdict = verdict_of(case, tuple(case.observe(tmp_path)))
-    said = "\n".join(
-        f"{f.level.value} {f.cause.value} {f.message}\n{f.evidence[:500]}" for f in verdict.findings
-    )
-    level = worst([finding.level for finding in verdict.findings])
+    findings = verdict_of(case, tuple(case.observe(tmp_path))).findings
+    said = "\n".join(f"{f.level.value} {f.cause.value} {f.message}\n{f.evidence[:500]}" for f in findings)
+    level = worst([finding.level for finding in findings])
     record_property("corpus", [case.check, case.sort.value, level.value])
-    if (
-        case.check != "mounts.responsive"
-    ):  # its evidence has the program of the fake that stands in for a mount
-        assert not RAW.search("\n".join(f"{f.message}\n{f.evidence}" for f in verdict.findings)), said
+    # The evidence of mounts.responsive has the program of the fake that stands in for a mount.
+    if case.check != "mounts.responsive":
+        assert not RAW.search("\n".join(f"{f.message}\n{f.evidence}" for f in findings)), said
     if case.sort is Sort.HEALTHY:
         assert level is Level.PASS, said
         return
     assert level is not Level.PASS, f"it would have passed{_not_applicable(case)}"
     if case.sort is Sort.UNMEASURABLE:
-        assert {finding.cause for finding in verdict.findings} == {Cause.EVIDENCE}, said
+        assert {finding.cause for finding in findings} == {Cause.EVIDENCE}, said
         return
-    fitting = [f for f in verdict.findings if (f.level, f.cause) == (case.level, case.cause)]
+    fitting = [f for f in findings if (f.level, f.cause) == (case.level, case.cause)]
     told = [f"{f.subject} {f.metric} {f.message} {f.evidence}" for f in fitting]
     assert any(case.names in each for each in told), said
 

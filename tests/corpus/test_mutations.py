@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from pathlib import Path
+from functools import cache
 
 import pytest
 
@@ -14,16 +12,10 @@ from checks.model import Level
 from checks.policy import Policy
 from tasks.reports.explained_input import explain_text
 from tasks.reports.read import default_policy_of
-from tests.corpus.case import RECORDINGS_FOLDER, Recording, declared
+from tests.corpus.case import RECORDINGS_FOLDER, Recording, RecordProperty, declared, of_all_families
 from tests.corpus.mutations import MOST_LINES, chosen, mutants, passed_wrongly
 
-FAMILIES = sorted(path.stem for path in Path(__file__).parent.glob("*_cases.py"))
-RECORDINGS: list[Recording] = [
-    recording
-    for family in FAMILIES
-    for recording in getattr(importlib.import_module(f"tests.corpus.{family}"), "RECORDINGS", ())
-]
-POLICIES: dict[str, Policy] = {}
+RECORDINGS: list[Recording] = of_all_families("RECORDINGS")
 # Lines that are taken from a recording whose whole is refused: what could make it pass is its fault alone.
 FEW = 20
 TYPICAL = {OutputKind.NEURON_LS: "trn2.48xlarge"}
@@ -40,19 +32,14 @@ def _level(recording: Recording, data: bytes) -> Level:
     return found.verdict.level
 
 
+@cache
 def _policy(instance_type: str) -> Policy:
-    if instance_type not in POLICIES:
-        POLICIES[instance_type] = default_policy_of(instance_type)[0]
-    return POLICIES[instance_type]
+    return default_policy_of(instance_type)[0]
 
 
 def _text(recording: Recording) -> str:
-    return (
-        (RECORDINGS_FOLDER / recording.path)
-        .read_bytes()
-        .decode("utf-8", "backslashreplace")
-        .replace("\r\n", "\n")
-    )
+    data = (RECORDINGS_FOLDER / recording.path).read_bytes()
+    return data.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
 
 
 def _name(recording: Recording) -> str:
@@ -69,9 +56,7 @@ def test_the_whole_recording_is_judged_as_it_says(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=_name)
-def test_a_mutated_recording_never_passes(
-    recording: Recording, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_mutated_recording_never_passes(recording: Recording, record_property: RecordProperty) -> None:
     """But for lines that are stated to carry no evidence; and no such statement is stale."""
     most = FEW if recording.level is Level.FAIL else MOST_LINES
 

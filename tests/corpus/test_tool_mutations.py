@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import pytest
 
@@ -13,7 +12,7 @@ from checks.model import Level, Observation, Outcome, Value, worst
 from checks.probes.dcgm import diag, health, policy, xid_events
 from checks.probes.host import disk, error_counters, stress
 from checks.probes.neuron import collectives
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort, recordings_of
+from tests.corpus.case import RECORDINGS_FOLDER, Case, RecordProperty, Sort, recordings_of
 from tests.corpus.judging import verdict_of
 from tests.corpus.mutations import passed_wrongly
 from tests.corpus.test_mutations import RECORDINGS
@@ -37,12 +36,9 @@ class Replayed:
 def stressed(stressor: str, code: int) -> Callable[[str], Metrics]:
     def measure(text: str) -> Metrics:
         ran = stress.parse(text, stressor, code)
-        made = (
-            stress.cpu_measurement(ran, 2, "")
-            if stressor == "cpu"
-            else stress.memory_measurement(ran, 1 << 30, "")
-        )
-        return made.metrics
+        if stressor == "cpu":
+            return stress.cpu_measurement(ran, 2, "").metrics
+        return stress.memory_measurement(ran, 1 << 30, "").metrics
 
     return measure
 
@@ -155,12 +151,8 @@ REPLAYED = [
 
 # Lists of lines of many machines, which are no logs: each is read alone in tests/checks/kernel. Reports of another tool are
 # spoilt in tests/tasks/reports/test_seed_report.py.
-ALONE = {
-    "kernel/faults.txt",
-    "kernel/public_lines.txt",
-    "second_opinion/g5_hidden_failure.json",
-    "second_opinion/p5_two_nodes.json",
-}
+ALONE = {"kernel/faults.txt", "kernel/public_lines.txt"}
+ALONE |= {f"second_opinion/{name}.json" for name in ("g5_hidden_failure", "p5_two_nodes")}
 
 
 def _level(one: Replayed, text: str) -> Level:
@@ -174,27 +166,20 @@ def _level(one: Replayed, text: str) -> Level:
 
 
 @pytest.mark.parametrize("one", REPLAYED, ids=lambda one: one.path)
-def test_a_replayed_recording_never_passes_mutated(
-    one: Replayed, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_replayed_recording_never_passes_mutated(one: Replayed, record_property: RecordProperty) -> None:
     """The whole has its level; what lost a line is no pass, unless the line is stated to carry no evidence."""
     text = recorded(one.path)
-    passes = partial(_passes, one)
-
     assert one.level is _level(one, text)
-    assert [] == passed_wrongly(text, passes, one.irrelevant, record_property)
-
-
-def _passes(one: Replayed, text: str) -> bool:
-    return _level(one, text) is Level.PASS
+    assert [] == passed_wrongly(
+        text, lambda spoilt: _level(one, spoilt) is Level.PASS, one.irrelevant, record_property
+    )
 
 
 def test_every_recording_is_mutated() -> None:
     """A recording in no list would be read whole and never broken."""
     explained = {recording.path for recording in RECORDINGS}
-    there = {
-        str(path.relative_to(RECORDINGS_FOLDER)) for path in RECORDINGS_FOLDER.rglob("*") if path.is_file()
-    }
+    files = [path for path in RECORDINGS_FOLDER.rglob("*") if path.is_file()]
+    there = {str(path.relative_to(RECORDINGS_FOLDER)) for path in files}
     broken = explained | {one.path for one in REPLAYED} | ALONE
 
     # What Prelaunch itself wrote is no tool's output: tests/checks/judge/culprits/test_packet_loss.py reads the first folder,
@@ -204,6 +189,5 @@ def test_every_recording_is_mutated() -> None:
     # Logs of trainings say nothing of a machine: tests/tasks/launchers/test_log_end.py.
     # NVML's answers and reports of gates of a real H100 and H200: tests/checks/probes/gpu/test_a_real_h100.py.
     ours = ("pairs/", "worlds/", "slurm/", "h100/", "h200/", "torchrun/", "silent_node/")
-    assert not sorted(
-        path for path in there - broken if not path.endswith(".SOURCE.txt") and not path.startswith(ours)
-    )
+    left = [path for path in there - broken if not path.endswith(".SOURCE.txt")]
+    assert [] == sorted(path for path in left if not path.startswith(ours))

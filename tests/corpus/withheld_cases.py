@@ -15,12 +15,13 @@ from checks.probes.dcgm import xid_events as dcgm_xids
 from checks.probes.gpu import start_and_end, xid_events
 from checks.probes.host import error_counters
 from checks.probes.neuron import devices, runtime
-from tests.corpus.case import RECORDINGS_FOLDER, Case, Sort, context, observed
-from tests.corpus.gpu_machines import DENIED, LOST, MISSING, NOTHING, Observe, Told, dials, error
+from tests.corpus.case import RECORDINGS_FOLDER, Case, Observe, Sort, cases_of, context, observed
+from tests.corpus.gpu_machines import DENIED, LOST, MISSING, NOTHING, Told, dials, error
 from tests.fakes import gpu_node
 from tests.fakes.tools import Reply, install, on_path
 
-WARN, EVIDENCE, APPLICATION = Level.WARN, Cause.EVIDENCE, Cause.APPLICATION
+HEALTHY, FAULTY, BLIND = Sort
+WARN, APPLICATION = Level.WARN, Cause.APPLICATION
 XIDS, ENDS, DCGM = xid_events.xid_events, start_and_end.start_and_end, dcgm_xids.xid_events
 COUNTERS, RUNTIME = error_counters.error_counters, runtime.runtime
 Records = Sequence[Mapping[str, object]]
@@ -175,18 +176,8 @@ def ran(
     return observe
 
 
-def _cases(check: Check, kind: str = "p5.48xlarge") -> Callable[..., Case]:
-    def made(sort: Sort, name: str, observe: Observe, names: str = "", **more: Any) -> Case:
-        return Case(check.name, sort, name, observe, kind, names=names, **more)
-
-    return made
-
-
-HEALTHY, FAULTY, BLIND = Sort.HEALTHY, Sort.FAULTY, Sort.UNMEASURABLE
-
-
 def _of_nvml() -> Iterator[Case]:
-    case = _cases(XIDS)
+    case = cases_of(XIDS.name)
     yield case(HEALTHY, "no Xid", nvml())
     yield case(HEALTHY, "an Xid that is routine", nvml((2, 63)))
     yield case(FAULTY, "Xid 79", nvml((5, 79)), "GPU 5")
@@ -200,7 +191,7 @@ def _of_nvml() -> Iterator[Case]:
     yield case(BLIND, "no event set", nvml(told={"node/nvmlEventSetCreate": error(DENIED)}))
     yield case(BLIND, "no NVML", nvml(told={"node/nvmlInit": error(MISSING)}))
     yield case(BLIND, "a watch that died", nvml(dies=True))
-    case, action = _cases(ENDS), "field:230"
+    case, action = cases_of(ENDS.name), "field:230"
     yield case(HEALTHY, "eight at both ends", ends({}))
     yield case(BLIND, "a driver that offers no action", ends({f"*/{action}": error(3)}, {f"*/{action}": error(3)}))  # fmt: skip
     yield case(FAULTY, "one is gone at the end", ends({}, {}, (8, 7)), "lacks 1 GPU at the end of the checks")
@@ -216,7 +207,7 @@ def _of_nvml() -> Iterator[Case]:
 
 
 def _of_dcgm() -> Iterator[Case]:
-    case = _cases(DCGM)
+    case = cases_of(DCGM.name)
     yield case(HEALTHY, "zeros", dmon("dmon_xid_ok.txt"))
     yield case(HEALTHY, "N/A", dmon("dmon_xid_na.txt"))
     yield case(FAULTY, "Xid 79 within the run", dmon("dmon_xid_79.txt"), "GPU 3")
@@ -230,7 +221,7 @@ def _of_dcgm() -> Iterator[Case]:
 
 
 def _of_sysfs() -> Iterator[Case]:
-    case, fatal = _cases(COUNTERS, "cpu"), f"{error_counters.PCI}/{AER}fatal"
+    case, fatal = cases_of(COUNTERS.name, instance_type="cpu"), f"{error_counters.PCI}/{AER}fatal"
     nonfatal = {f"{error_counters.PCI}/{AER}nonfatal": "TOTAL_ERR_NONFATAL 2\n"}
     away = {f"{error_counters.PCI}/{AER}{kind}": "" for kind in ("correctable", "nonfatal", "fatal")}
     port = f"{error_counters.PCI}/0000:10:00.0/aer_rootport_total_err_fatal"
@@ -252,7 +243,7 @@ def _of_sysfs() -> Iterator[Case]:
 
 
 def _of_neuron() -> Iterator[Case]:
-    case = _cases(RUNTIME, "trn1.32xlarge")
+    case = cases_of(RUNTIME.name, instance_type="trn1.32xlarge")
     yield case(HEALTHY, "errors of before alone", ran({}))
     yield case(HEALTHY, "another folder", ran({}, "status"))
     yield case(FAULTY, "a hardware error", ran({(3, "hw_error"): "8"}), "device 3")

@@ -44,11 +44,10 @@ gates = pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
 @lru_cache
 def filled() -> Mapping[str, Any]:
     """Every policy by its name, filled in by the page's own commands."""
-    blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
-    names = next(block for block in blocks if "export ACCOUNT" in block)
-    fill = next(block for block in blocks if "sed -e" in block)
+    names = next(block for block in BLOCKS if "export ACCOUNT" in block)
+    fill = next(block for block in BLOCKS if "sed -e" in block)
     show = "for file in filled/*.json; do printf '%s ' $(basename $file); tr -d '\\n' <$file; echo; done"
-    script = f'set -euo pipefail; work=$(mktemp -d); cd "$work"; ln -s {ROOT}/deployments .\n{names}{fill}{show}; rm -r "$work"'
+    script = f'set -euo pipefail; work=$(mktemp -d); cd "$work"; ln -s "{ROOT}/deployments" .\n{names}{fill}{show}; rm -r "$work"'
     done = subprocess.run(("bash", "-c", script), check=True, capture_output=True, text=True)
     rows = (line.partition(" ") for line in done.stdout.splitlines())
     return {name.removesuffix(".json"): json.loads(text) for name, _, text in rows}
@@ -105,12 +104,9 @@ def test_a_pool_needs_the_policy_for_pools() -> None:
 def test_the_types_of_all_shipped_gates_are_listed_together() -> None:
     """One policy serves gates of several types."""
     kinds = {asked(path).instance_type for path in GATES}
-    statements = [
-        row for name in ("orchestrator-jobs", "orchestrator-pool") for row in filled()[name]["Statement"]
-    ]
-    lists = [
-        row["Condition"]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"] for row in statements[::4]
-    ]
+    both = policies("orchestrator-jobs", "orchestrator-pool")
+    conditions = [row["Condition"] for row in [row for policy in both for row in policy["Statement"]][::4]]
+    lists = [one["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"] for one in conditions]
 
     assert len(lists) == 2 and all(kinds <= set(one) for one in lists)
 
@@ -129,9 +125,8 @@ def test_the_keys_that_the_simulation_is_told_are_those_of_the_action(path: Path
 def test_the_execution_role_may_do_what_every_shipped_gate_needs(path: Path) -> None:
     """Its inputs, reports and output, and the training's own channels."""
     mine = policies("execution-role", "execution-role-data")
-    image = json.loads(
-        json.dumps(mine).replace("repository/prelaunch", "repository/*")
-    )  # the training's image is its owner's
+    # The training's image is its owner's.
+    image = json.loads(json.dumps(mine).replace("repository/prelaunch", "repository/*"))
 
     (line,) = inside(asked(path), simulated(image))
 
@@ -167,20 +162,11 @@ def test_checkpoints_can_be_kept_where_the_gate_file_says(path: Path) -> None:
 
 def test_iam_policies_list_no_whole_bucket() -> None:
     """Each right to list is bound to prefixes: other people's data in the bucket stay theirs."""
-    statements = [
-        (name, row)
-        for name, policy in filled().items()
-        for row in policy["Statement"]
-        if "s3:ListBucket" in row["Action"]
-    ]
-    unbound = [
-        name
-        for name, row in statements
-        if not row.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
-    ]
-    others = [
-        name for name, _ in statements if _lists((name,), "s3://prelaunch-123456789012/payroll/") == "allowed"
-    ]
+    rows = ((name, row) for name, policy in filled().items() for row in policy["Statement"])
+    statements = [(name, row.get("Condition", {})) for name, row in rows if "s3:ListBucket" in row["Action"]]
+    unbound = [name for name, condition in statements if not condition.get("StringLike", {}).get("s3:prefix")]
+    url = "s3://prelaunch-123456789012/payroll/"
+    others = [name for name, _ in statements if _lists((name,), url) == "allowed"]
 
     assert ([], [], True) == (unbound, others, len(statements) >= 5)
 
@@ -196,20 +182,16 @@ def test_iam_policy_for_ecr_allows_pulling_the_aws_base_image() -> None:
     assert "implicitDeny" == weigh(policies("ecr-push"), "ecr:PutImage", arn, {})[0]
 
 
-REPAIRS = (
-    "sagemaker:BatchRebootClusterNodes",
-    "sagemaker:BatchReplaceClusterNodes",
-    "sagemaker:StartClusterHealthCheck",
-)
-CLUSTERS = "arn:aws:sagemaker:us-east-1:123456789012:cluster/"
+REPAIRS = ("BatchRebootClusterNodes", "BatchReplaceClusterNodes", "StartClusterHealthCheck")
 
 
 @pytest.mark.parametrize("action", REPAIRS)
 def test_iam_policies_allow_no_repair_of_a_node(action: str) -> None:
     """With every policy attached to one identity: neither the gate, nor the jobs, nor who builds the image."""
     every = [policy for name, policy in filled().items() if name != TRUST]
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:cluster/none"
 
-    assert "implicitDeny" == weigh(every, action, f"{CLUSTERS}none", {})[0]
+    assert "implicitDeny" == weigh(every, f"sagemaker:{action}", arn, {})[0]
 
 
 def _lists(names: Sequence[str], url: str) -> str:
@@ -228,6 +210,18 @@ def test_a_command_of_aws(command: str) -> None:
 
     assert set() == given - {_plain(name) for name in shape.members}
     assert set() == {_plain(name) for name in shape.required_members} - given
+
+
+# IAM, "IAM and AWS STS quotas": characters of a managed policy, white space not counted.
+MOST_CHARACTERS = 6144
+
+
+def test_each_policy_fits_into_a_managed_policy() -> None:
+    """With all of its placeholders filled."""
+    texts = {name: re.sub(r"\s", "", json.dumps(policy)) for name, policy in filled().items()}
+
+    assert {path.stem for path in (ROOT / "deployments/iam").glob("*.json")} == set(texts)
+    assert [] == [name for name, text in texts.items() if "@" in text or len(text) > MOST_CHARACTERS]
 
 
 def test_each_policy_has_a_line_in_the_table() -> None:

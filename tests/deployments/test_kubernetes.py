@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,22 @@ def documents(path: Path) -> Iterator[dict[str, Any]]:
     return (made for made in yaml.safe_load_all(path.read_text()) if made)
 
 
+def roles(base: str, *kinds: str) -> Iterator[dict[str, Any]]:
+    """The roles of these kinds that a base has."""
+    return (made for made in documents(FOLDER / base / "rbac.yaml") if made["kind"] in kinds)
+
+
+def granted(role: dict[str, Any]) -> set[tuple[str, ...]]:
+    """What a role allows: group, resource and verb."""
+    rules = role["rules"]
+    return {right for row in rules for right in product(row["apiGroups"], row["resources"], row["verbs"])}
+
+
+def kustomization(base: str) -> dict[str, Any]:
+    """What a base is made of."""
+    return dict(yaml.safe_load((FOLDER / base / "kustomization.yaml").read_text()))
+
+
 @pytest.mark.parametrize("version", ["1.25", "1.31", "1.37"])
 @pytest.mark.parametrize("path", [*FILES, *EXAMPLES], ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_object_is_one_of_the_api(path: Path, version: str) -> None:
@@ -49,29 +66,19 @@ def test_every_object_is_one_of_the_api(path: Path, version: str) -> None:
 
 def test_the_role_of_a_gate_has_just_the_rights_that_it_uses() -> None:
     """No wildcard, nothing more, nothing less."""
-    (role,) = (
-        made for made in documents(FOLDER / "gate" / "rbac.yaml")
-        if made["kind"] == "Role" and made["metadata"]["name"] == "prelaunch-gate"
-    )  # fmt: skip
-    granted = {
-        (group, resource, verb)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+    (role,) = (one for one in roles("gate", "Role") if one["metadata"]["name"] == "prelaunch-gate")
     used = {
         (kind.group, f"{kind.plural}/{part}" if part else kind.plural, verb)
         for kind, verbs, part in rights(FORMS[Workload.JOBS])
         for verb in verbs
     }
 
-    assert used == granted
+    assert used == granted(role)
 
 
 def built_from(base: Path) -> int:
     """How many objects a base is made of, those of other bases included."""
-    described = yaml.safe_load((base / "kustomization.yaml").read_text())
+    described = kustomization(base.name)
     places = [(base / resource).resolve() for resource in described["resources"]]
     made = sum(built_from(place) if place.is_dir() else len(list(documents(place))) for place in places)
     return made + len(described.get("configMapGenerator", ()))
@@ -84,7 +91,7 @@ def test_kustomize_builds_it(base: Path) -> None:
         pytest.skip("there is no kubectl here, which brings kustomize")
     done = subprocess.run(("kubectl", "kustomize", str(base)), capture_output=True, text=True, check=True)
     made = [one for one in yaml.safe_load_all(done.stdout) if one]
-    described = yaml.safe_load((base / "kustomization.yaml").read_text())
+    described = kustomization(base.name)
     files = {path.name for path in base.glob("*.yaml")} - {"kustomization.yaml"}
 
     assert len(made) == built_from(base)
@@ -105,16 +112,14 @@ def test_kustomize_builds_it(base: Path) -> None:
 @pytest.mark.parametrize("base", ["gate", "hyperpod", "remediation"])
 def test_cluster_wide_objects_bear_the_namespace_in_their_names(base: str) -> None:
     """So that the gate of another namespace takes nothing over, and its removal removes nothing of this one."""
-    described = yaml.safe_load((FOLDER / base / "kustomization.yaml").read_text())
-    (replaced,) = described["replacements"]
+    (replaced,) = kustomization(base)["replacements"]
     places = {
         (target["select"]["kind"], field)
         for target in replaced["targets"]
         for field in target["fieldPaths"]
         if target.get("options") == {"delimiter": ":", "index": 1}
     }
-    rules = FOLDER / ("gate" if base == "hyperpod" else base) / "rbac.yaml"
-    wide = [made for made in documents(rules) if made["kind"].startswith("Cluster")]
+    wide = [*roles("gate" if base == "hyperpod" else base, "ClusterRole", "ClusterRoleBinding")]
     names = {made["metadata"]["name"] for made in wide}
 
     assert ("metadata.namespace", 2) == (replaced["source"]["fieldPath"], len(wide))
@@ -129,9 +134,7 @@ def test_cluster_wide_objects_bear_the_namespace_in_their_names(base: str) -> No
 
 def test_no_base_is_in_a_namespace_of_others() -> None:
     """A gate reads secrets and pods of its namespace."""
-    names = {yaml.safe_load((base / "kustomization.yaml").read_text())["namespace"] for base in BASES}
-
-    assert {"prelaunch", "hyperpod-prelaunch"} == names
+    assert {"prelaunch", "hyperpod-prelaunch"} == {kustomization(base.name)["namespace"] for base in BASES}
 
 
 def test_prometheus_may_scrape_a_training() -> None:
@@ -162,7 +165,7 @@ def test_every_empty_folder_of_a_pod_has_a_limit() -> None:
 def test_the_images_of_a_gate_file_have_digests(gate: str) -> None:
     """A tag may be another image tomorrow; nor has the image of a gate in a cluster one."""
     made = tomllib.loads((FOLDER.parent / "gates" / f"{gate}.toml").read_text())
-    (runner,) = yaml.safe_load((FOLDER / "runner" / "kustomization.yaml").read_text())["images"]
+    (runner,) = kustomization("runner")["images"]
 
     for image in (made["cluster"]["options"]["image"], made["training"]["image"]):
         assert re.fullmatch(r"[^@:]+@sha256:[0-9a-f]{64}", image)
@@ -172,7 +175,7 @@ def test_the_images_of_a_gate_file_have_digests(gate: str) -> None:
 @pytest.mark.parametrize("workload", [Workload.PYTORCHJOB, Workload.HYPERPODPYTORCHJOB])
 def test_the_rights_on_workloads_of_operators_are_granted(workload: Workload) -> None:
     """Those of a gate, and of one more role."""
-    (extra,) = (made for made in documents(FOLDER / "hyperpod" / "rbac.yaml") if made["kind"] == "Role")
+    (extra,) = roles("hyperpod", "Role")
     kind, verbs, _ = rights(FORMS[workload])[0]
 
     assert {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": list(verbs)} in extra["rules"]
@@ -180,23 +183,12 @@ def test_the_rights_on_workloads_of_operators_are_granted(workload: Workload) ->
 
 def test_the_rights_of_remediation_are_just_those_that_it_uses() -> None:
     """Apart from the gate's, which may change no node."""
-    (role,) = (
-        made for made in documents(FOLDER / "remediation" / "rbac.yaml") if made["kind"] == "ClusterRole"
-    )
-    granted = {
-        (resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]
-    }
+    (role,) = roles("remediation", "ClusterRole")
     used = {(kind.plural, verb) for kind, verbs in kubernetes.RIGHTS for verb in verbs}
-    gates = {
-        verb
-        for path in (FOLDER / "gate" / "rbac.yaml", FOLDER / "hyperpod" / "rbac.yaml")
-        for made in documents(path)
-        for rule in made.get("rules", ())
-        if "nodes" in rule["resources"]
-        for verb in rule["verbs"]
-    }
+    others = [role for base in ("gate", "hyperpod") for role in roles(base, "Role", "ClusterRole")]
+    gates = {verb for one in others for _, resource, verb in granted(one) if resource == "nodes"}
 
-    assert used == granted
+    assert used == {right[1:] for right in granted(role)}
     assert gates == {"get", "list"}
 
 
@@ -220,9 +212,10 @@ def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path:
         if planned.check in lines:
             lines[planned.check] = replace(lines[planned.check], rules=(Rule(number, "the test", equals=1),))
     policy.write_bytes(dump_plain(replace(bundle.policy, checks=lines)))
-    python = str(fake_python(tmp_path))
+    argv = (sys.executable, "-m", "container.agent.allocation", *words, "--policy", str(policy))
+    own = {**os.environ, "PRELAUNCH_PYTHON": str(fake_python(tmp_path))}
     ended = {
-        part: run_checks([*words, "--policy", str(policy)], PRELAUNCH_PYTHON=python, FAKE=part)
+        part: subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env={**own, "FAKE": part})
         for part in ("healthy", "wrong", "silent")
     }
 
@@ -232,14 +225,6 @@ def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path:
     }
 
 
-def run_checks(words: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """The command of the init container."""
-    argv = (sys.executable, "-m", "container.agent.allocation", *words)
-    return subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **variables}
-    )
-
-
 @pytest.mark.parametrize(
     ("gate", "base"), [("eks-p5", "gate"), ("eks-p5-injob", "gate"), ("hyperpod-eks", "hyperpod")]
 )
@@ -247,7 +232,4 @@ def test_a_gate_file_runs_in_the_namespace_in_which_it_has_its_rights(gate: str,
     """Both as they are shipped."""
     options = tomllib.loads((FOLDER.parent / "gates" / f"{gate}.toml").read_text())["cluster"]["options"]
 
-    assert (
-        yaml.safe_load((FOLDER / base / "kustomization.yaml").read_text())["namespace"]
-        == options["namespace"]
-    )
+    assert kustomization(base)["namespace"] == options["namespace"]

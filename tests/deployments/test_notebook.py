@@ -41,24 +41,16 @@ def test_notebook_has_named_cells_without_outputs() -> None:
 
     assert (4, 5) == (made["nbformat"], made["nbformat_minor"])
     assert len({cell["id"] for cell in cells}) == len(cells)
-    assert all(
-        cell["outputs"] == [] and cell["execution_count"] is None
-        for cell in cells
-        if cell["cell_type"] == "code"
-    )
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
     compile(program(), str(NOTEBOOK), "exec")
 
 
 def ran(path: Path, **environment: str) -> str:
     """What its cells print about a gate file."""
-    done = subprocess.run(
-        [sys.executable, "-c", program()],
-        cwd=ROOT,
-        env={**os.environ, "PRELAUNCH_GATE_FILE": str(path), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    argv, own = (sys.executable, "-c", program()), {**os.environ, "PRELAUNCH_GATE_FILE": str(path)}
+    null = subprocess.DEVNULL
+    done = subprocess.run(argv, cwd=ROOT, env=own | environment, stdin=null, capture_output=True, text=True)
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "report: " in done.stdout and "page: " in done.stdout
     return done.stdout

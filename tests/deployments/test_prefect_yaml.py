@@ -93,11 +93,8 @@ def test_deployment_runs_one_gate_for_each_cluster_and_queues_the_next(
         if item["entrypoint"] != "prelaunch.reap":
             found = held[name_of(item)]
             assert 1 == found["global_concurrency_limit"]["limit"], item["name"]
-            again = (
-                "CANCEL_NEW"
-                if "schedules" in item and item["entrypoint"] == "prelaunch.remedy"
-                else "ENQUEUE"
-            )
+            waits = "schedules" not in item or item["entrypoint"] != "prelaunch.remedy"
+            again = "ENQUEUE" if waits else "CANCEL_NEW"
             assert again == found["concurrency_options"]["collision_strategy"]
 
 

@@ -103,13 +103,10 @@ def test_only_loopback_ports_are_published() -> None:
 
 
 def test_every_image_names_its_version() -> None:
-    """Ours bears the project's, and is built here."""
+    """None of them is a moving tag; test_release holds that ours is the project's."""
     images = {each["image"] for each in SERVICES.values()}
     base = re.findall(r"^FROM (\S+)", (SETTINGS / "Dockerfile").read_text(), re.M)
-    version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)
 
-    assert version
-    assert {f"prelaunch-worker:{version[1]}"} == {image for image in images if image.startswith("prelaunch")}
     assert [] == [
         image for image in [*images, *base] if not re.search(r":\d+\.\d+(\.\d+)?(-[a-z-]+)?$", image)
     ]
@@ -174,9 +171,10 @@ def test_hadolint_finds_nothing() -> None:
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     """As if this checkout were the one in /opt."""
-    path = tmp_path / f"{name}.service"
+    path, programs = tmp_path / f"{name}.service", tmp_path / "bin"
+    programs.symlink_to(BIN)  # systemd takes no blank in a path
     text = (SETTINGS / f"{name}.service").read_text()
-    path.write_text(text.replace("/opt/prelaunch/.venv/bin", str(BIN)).replace("postgresql.service", ""))
+    path.write_text(text.replace("/opt/prelaunch/.venv/bin", str(programs)).replace("postgresql.service", ""))
     done = subprocess.run(("systemd-analyze", "verify", path), capture_output=True, text=True, check=False)
 
     assert (0, "") == (done.returncode, done.stderr)

@@ -126,32 +126,34 @@ def test_every_shipped_training_ends_its_process_group() -> None:
     assert [] == [(str(path.relative_to(ROOT)), lines) for path, one in seen if (lines := unended(one))]
 
 
-def train(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Two ranks on this machine."""
-    port = free_port("127.0.0.1")
-    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port))
+def python(folder: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """An interpreter that finds this project."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
-    argv = (sys.executable, *torchrun, str(SCRIPT), *words)
+    argv = (sys.executable, *argv)
     return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def train(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks on this machine."""
+    port = str(free_port("127.0.0.1"))
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port)
+    return python(folder, *torchrun, str(SCRIPT), "--checkpoint-every", "20", *words)
 
 
 def one_rank(folder: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A rank alone, as torchrun starts it."""
-    port = free_port("127.0.0.1")
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    environment = {**os.environ, **alone, "OMP_NUM_THREADS": "1", **more}
-    return subprocess.run(
-        (sys.executable, *argv), cwd=folder, env=environment, capture_output=True, text=True
-    )
+    port = str(free_port("127.0.0.1"))
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return python(folder, *argv, **alone, **more)
 
 
 @pytest.mark.long
 def test_example_training_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) -> None:
     """The loss falls; a checkpoint that was cut short is passed over for the one before it."""
-    first = LAST.search(train(tmp_path, "--steps", "40", "--checkpoint-every", "20").stdout)
+    first = LAST.search(train(tmp_path, "--steps", "40").stdout)
     newest = tmp_path / "checkpoints" / "step-00000040.pt"
     newest.write_bytes(newest.read_bytes()[:1000])
-    again = LAST.search(train(tmp_path, "--steps", "50", "--checkpoint-every", "20").stdout)
+    again = LAST.search(train(tmp_path, "--steps", "50").stdout)
 
     assert first is not None and again is not None
     assert first.groups()[:2] == ("40", "scratch")

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import subprocess
 import textwrap
 from collections.abc import Mapping
@@ -18,25 +17,15 @@ import pytest
 from tasks.gate.approval.answers import GateDecision
 from tests.fakes.serving import QuietHandler, serving
 
-CURL = pytest.mark.skipif(
-    shutil.which("curl") is None, reason="not installed: curl. Remedy: apt-get install curl"
-)
+pytestmark = pytest.mark.needs("curl")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "people.md"
 
 
 Answered = tuple[int, Mapping[str, object]]
-REJECTED: Answered = (
-    200,
-    {
-        "status": "REJECT",
-        "state": None,
-        "details": {"type": "abort_details", "reason": "Reason: 'launch' is not one of"},
-    },
-)
-ACCEPTED: Answered = (
-    201,
-    {"status": "ACCEPT", "state": {"type": "SCHEDULED"}, "details": {"type": "accept_details"}},
-)
+WHY = {"type": "abort_details", "reason": "Reason: 'launch' is not one of"}
+REJECTED: Answered = (200, {"status": "REJECT", "state": None, "details": WHY})
+TAKEN = {"state": {"type": "SCHEDULED"}, "details": {"type": "accept_details"}}
+ACCEPTED: Answered = (201, {"status": "ACCEPT", **TAKEN})
 REFUSED: Answered = (401, {"exception_message": "Unauthorized"})
 PASSWORD = {"PREFECT_API_AUTH_STRING": "prelaunch:word"}
 
@@ -62,13 +51,10 @@ def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedP
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Resumed)) as server:
         address = f"http://127.0.0.1:{server.server_port}/api"
         given = {"PATH": os.environ["PATH"], "PREFECT_API_URL": address, "RUN": "7", **own}
-        argv = ("bash", "-c", textwrap.dedent(block))
-        return subprocess.run(
-            argv, env=given, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        argv, null = ("bash", "-c", textwrap.dedent(block)), subprocess.DEVNULL
+        return subprocess.run(argv, env=given, capture_output=True, text=True, stdin=null)
 
 
-@CURL
 def test_the_command_sends_what_the_form_sends() -> None:
     """With the password of the API, which no list of processes shows."""
     done = _answered(ACCEPTED, PASSWORD)
@@ -82,7 +68,6 @@ def test_the_command_sends_what_the_form_sends() -> None:
     assert "--user" not in block and "prelaunch:word" not in block
 
 
-@CURL
 def test_without_a_password_none_is_sent_and_none_is_asked_for() -> None:
     """A server on a laptop has none."""
     done = _answered(ACCEPTED, {})
@@ -90,7 +75,6 @@ def test_without_a_password_none_is_sent_and_none_is_asked_for() -> None:
     assert (0, "", "") == (done.returncode, _Resumed.got[1], done.stdout + done.stderr)
 
 
-@CURL
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

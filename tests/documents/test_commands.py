@@ -141,9 +141,8 @@ def messages(path: Path) -> Iterator[str]:
         if id(node) in helps | lone | inner:
             continue
         if isinstance(node, ast.JoinedStr):
-            yield "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "VALUE" for part in node.values
-            )
+            parts = (part.value if isinstance(part, ast.Constant) else "VALUE" for part in node.values)
+            yield "".join(map(str, parts))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
@@ -154,12 +153,9 @@ def faults(text: str) -> Iterator[str]:
         words = found[1].split()
         parser, _ = parser_of([word for word in words if word[:1].islower()])
         given = {word.rstrip(".").partition("=")[0] for word in words if word.startswith("--")}
-        options = {name: action for action in parser._actions for name in action.option_strings}
-        needed = [
-            action.option_strings for action in parser._actions if action.option_strings and action.required
-        ]
-        wrong = [name for name in given if name not in options]
-        lacking = [names[0] for names in needed if not given & set(names)]
+        needed = [action.option_strings for action in parser._actions if action.required]
+        wrong = [name for name in given if name not in parser._option_string_actions]
+        lacking = [names[0] for names in needed if names and not given & set(names)]
         if wrong or lacking:
             yield f"prelaunch {found[1]}: unknown {wrong}, lacks {lacking}"
 

@@ -28,16 +28,14 @@ def test_the_page_has_a_row_for_each_placement_that_is_priced() -> None:
 def test_a_row_is_what_plan_computes(row: tuple[str, ...]) -> None:
     """Rounded to cents."""
     name, nodes, kind, placement, expected, most, idle = row
-    made = forecast(
-        open_gate_context(GateRequest(gate_file=str(ROOT / "deployments/gates" / f"{name}.toml"))), 0
-    )
+    request = GateRequest(gate_file=str(ROOT / "deployments/gates" / f"{name}.toml"))
+    made = forecast(open_gate_context(request), 0)
     chosen = next(one for one in made.placements if one.chosen)
 
     assert (nodes, kind, placement) == (str(made.nodes), made.instance_type, chosen.placement.value)
     usd = made.usd_per_node_hour or 0.0
     assert expected == f"{(chosen.about_node_hours or 0.0) * usd:,.2f}"
     assert most == f"{chosen.at_most_node_hours * usd:,.2f}"
-    assert idle == (
-        f"{chosen.idle_at_most_node_hours * usd:,.2f}" if chosen.idle_at_most_node_hours else "nothing"
-    )
+    idles = chosen.idle_at_most_node_hours
+    assert idle == (f"{idles * usd:,.2f}" if idles else "nothing")
     assert chosen.is_least

@@ -23,6 +23,7 @@ from tasks.launchers.local.plan import LocalOptions
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.store import layout
+from tests.architecture.test_tables import FOLDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -158,18 +159,8 @@ def test_every_command_and_exit_code_is_described() -> None:
 def test_every_folder_of_a_store_is_described() -> None:
     """By its key."""
     text = page("history.md")
-    folders = (
-        layout.GATES,
-        layout.RECORDS,
-        layout.PAGES,
-        layout.LEASES,
-        layout.PASSES,
-        layout.BASELINES,
-        layout.INCIDENTS,
-        layout.HISTORY,
-    )
 
-    assert [] == [name for name in (*folders, layout.RUNS) if f"`{name}/" not in text]
+    assert [] == [name for name in (*FOLDERS, layout.HISTORY) if f"`{name}/" not in text]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -39,10 +39,8 @@ def test_every_page_is_in_it(site: Path) -> None:
     names = [path.with_suffix(".html") for path in pages if path.name != "README.md"]
 
     assert [] == [str(name) for name in names if not (site / name).is_file()]
-    assert all(
-        (site / "project" / f"{name}.html").is_file()
-        for name in ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")
-    )
+    others = ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")
+    assert all((site / "project" / f"{name}.html").is_file() for name in others)
     assert "on-call.html" in (site / "index.html").read_text()
 
 

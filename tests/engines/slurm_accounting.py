@@ -5,15 +5,11 @@ slurmctld forgets a job soon after its end, so that only the accounting knows ho
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-import signal
 import subprocess
-import time
-from pathlib import Path
 
-from tests.engines.slurm_cluster import SlurmCluster, unavailable
+from tests.engines.slurm_cluster import SlurmCluster, end, unavailable
 from tests.waiting import until
 from tests.world_processes import tail
 
@@ -64,11 +60,9 @@ class AccountedCluster(SlurmCluster):
     def configuration(self) -> str:
         """slurm.conf with accounting, and with a short memory of slurmctld."""
         text = super().configuration()
+        accounting = ACCOUNTING.format(folder=self.folder, address=self.login_address, port=DBD_PORT)
         for old, new in (
-            (
-                "AccountingStorageType=accounting_storage/none\n",
-                ACCOUNTING.format(folder=self.folder, address=self.login_address, port=DBD_PORT),
-            ),
+            ("AccountingStorageType=accounting_storage/none\n", accounting),
             ("MinJobAge=300\n", f"MinJobAge={FORGETS_S}\n"),
         ):
             assert text.count(old) == 1, old
@@ -79,29 +73,13 @@ class AccountedCluster(SlurmCluster):
         """Start the database and slurmdbd, which then knows the cluster."""
         password, data = secrets.token_hex(16), self.folder / "database"
         grants, conf = self.folder / "grants.sql", self.folder / "slurmdbd.conf"
-        for path, text in (
-            (grants, GRANTS.format(password=password)),
-            (
-                conf,
-                SLURMDBD.format(
-                    folder=self.folder,
-                    address=self.login_address,
-                    port=DBD_PORT,
-                    database=DATABASE_PORT,
-                    password=password,
-                ),
-            ),
-        ):
+        values = {"folder": self.folder, "address": self.login_address, "password": password}
+        settings = SLURMDBD.format(**values, port=DBD_PORT, database=DATABASE_PORT)
+        for path, text in ((grants, GRANTS.format(password=password)), (conf, settings)):
             path.touch(0o600)
             path.write_text(text)
-        made = (
-            "mariadb-install-db",
-            "--no-defaults",
-            "--user=root",
-            f"--datadir={data}",
-            "--skip-test-db",
-            "--auth-root-authentication-method=normal",
-        )
+        own = ("--no-defaults", "--user=root", "--skip-test-db", "--auth-root-authentication-method=normal")
+        made = ("mariadb-install-db", *own, f"--datadir={data}")
         subprocess.run(made, check=True, capture_output=True, timeout=UP_S)
         words = (
             "mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={self.folder}/database.sock",
@@ -109,14 +87,8 @@ class AccountedCluster(SlurmCluster):
             "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0",
         )  # fmt: skip
         log = self.folder / "log" / "mariadbd.log"
-        self.start_on_login(
-            "/bin/sh",
-            "-c",
-            f'"$@" >{log} 2>&1 & echo $! >{self.folder}/mariadbd.pid',
-            "database",
-            *words,
-            other=False,
-        )
+        script = f'"$@" >{log} 2>&1 & echo $! >{self.folder}/mariadbd.pid'
+        self.start_on_login("/bin/sh", "-c", script, "database", *words, other=False)
         until(lambda: log.exists() and "ready for connections" in log.read_text(), lambda: tail(log), UP_S)
         self.open_login()
         self.start_accounting()
@@ -131,7 +103,4 @@ class AccountedCluster(SlurmCluster):
 
     def end_accounting(self) -> None:
         """slurmdbd is gone."""
-        pid = int((self.folder / "slurmdbd.pid").read_text())
-        os.kill(pid, signal.SIGKILL)
-        while Path(f"/proc/{pid}").exists():
-            time.sleep(0.05)
+        end(int((self.folder / "slurmdbd.pid").read_text()))

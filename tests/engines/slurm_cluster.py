@@ -31,6 +31,7 @@ from typing import TypeVar
 from tasks.launchers.local import network
 from tasks.launchers.local.plan import ENTER
 from tests.architecture.leftovers import MARK
+from tests.waiting import until
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct", "sacctmgr")
@@ -78,6 +79,12 @@ def of_other_debian() -> tuple[str, ...]:
     return ("/bin/sh", "-ec", "\n".join((*binds, 'exec "$@"')), "other-debian")
 
 
+def end(pid: int) -> None:
+    """Kill a process, and wait until it is gone."""
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
 class SlurmCluster:
     """n0, n1, ... and the login node, on which slurmctld runs."""
 
@@ -102,13 +109,9 @@ class SlurmCluster:
 
     def run(self, *argv: str, check: bool = True, both: bool = False) -> str:
         """What a command prints on the login node, with `both` also on stderr."""
-        done = subprocess.run(
-            (str(self.folder / "bin" / argv[0]), *argv[1:]),
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **self._environment},
-        )
+        words = (str(self.folder / "bin" / argv[0]), *argv[1:])
+        environment = {**os.environ, **self._environment}
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
         if check and done.returncode:
             raise AssertionError(f"{' '.join(argv)}: {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout + (done.stderr if both else "")
@@ -138,10 +141,7 @@ class SlurmCluster:
         A slurmd whose failed prolog slurmctld refuses to requeue tells it every 15 s, until slurmctld has forgotten the job after
         MinJobAge, and each time the node is drained (seen with 24.11: "Retrying prolog complete RPC").
         """
-        pid = self.pid(node)
-        os.kill(pid, signal.SIGKILL)
-        while Path(f"/proc/{pid}").exists():
-            time.sleep(0.05)
+        end(self.pid(node))
         self.start_node(node)
 
     def processes(self, node: str) -> list[int]:
@@ -154,9 +154,8 @@ class SlurmCluster:
 
     def idle(self) -> bool:
         """Whether every node waits for work."""
-        return self.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T", check=False).split() == ["idle"] * len(
-            self.nodes
-        )
+        states = self.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T", check=False).split()
+        return states == ["idle"] * len(self.nodes)
 
     def until_idle(self, seconds: float = UP_S) -> None:
         """Wait until every node waits for work."""
@@ -193,10 +192,8 @@ class SlurmCluster:
 
     def health_checks_every(self, seconds: int) -> None:
         """How often slurmd runs the site's health check from now on."""
-        conf = self.folder / "slurm.conf"
-        conf.write_text(
-            re.sub(r"(?m)^HealthCheckInterval=.*$", f"HealthCheckInterval={seconds}", conf.read_text())
-        )
+        conf, line = self.folder / "slurm.conf", f"HealthCheckInterval={seconds}"
+        conf.write_text(re.sub(r"(?m)^HealthCheckInterval=.*$", line, conf.read_text()))
         self.run("scontrol", "reconfigure")
 
     def up(self) -> None:
@@ -386,10 +383,8 @@ def main() -> None:
         slurm_cluster(Path(folder), nodes) as cluster,
     ):
         print(f"export PATH={folder}/bin:$PATH", flush=True)
-        print(
-            f"The nodes n0 to n{nodes - 1} are the namespaces {cluster.name}-0 to {cluster.name}-{nodes - 1}. Ctrl-C ends all.",
-            file=sys.stderr,
-        )
+        names = f"{cluster.name}-0 to {cluster.name}-{nodes - 1}"
+        print(f"The nodes n0 to n{nodes - 1} are the namespaces {names}. Ctrl-C ends all.", file=sys.stderr)
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()
 

@@ -41,21 +41,16 @@ class RebootingCluster(SlurmCluster):
 
     def reboots(self) -> None:
         """From now on the RebootProgram reboots the node on which it runs."""
-        self.hook(
-            "reboot", f"export SLURM_CONF={self.folder}/slurm.conf\n" + REBOOTS.format(folder=self.folder)
-        )
+        conf = f"export SLURM_CONF={self.folder}/slurm.conf\n"
+        self.hook("reboot", conf + REBOOTS.format(folder=self.folder))
 
     def boot_id(self, node: str) -> str:
         """The boot id that processes of a node see."""
         return (self.folder / "boot_id" / node).read_text().strip()
 
     def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
-        own = self.folder / "boot_id" / host
-        bind = (
-            ("/bin/sh", "-ec", f'mount --bind {own} {BOOT_ID}; exec "$@"', "boot")
-            if host in self.nodes
-            else ()
-        )
+        own = f"mount --bind {self.folder}/boot_id/{host} {BOOT_ID}"
+        bind = ("/bin/sh", "-ec", f'{own}; exec "$@"', "boot") if host in self.nodes else ()
         super()._start(index, host, *bind, *argv, other=other)
 
 

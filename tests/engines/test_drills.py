@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.engines.slurm_gates import slurm_gate
 from tests.engines.test_slurm_remedy import LoggingCluster, acts, gate_file, refused, state_of
 from tests.engines.test_slurm_remedy import slurm as logging_slurm  # noqa: F401 - a fixture
 from tests.flows.driving import kept, remedy_of_few_checks
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,8 +70,7 @@ def test_a_daemon_that_dies_or_freezes_is_noticed_and_comes_back(
     before = slurm.pid("n1")
 
     with drill(plain_gate(tmp_path), name, *words):
-        while "down*" not in slurm.run("sinfo", "-h", "-N", "-n", "n1", "-o", "%T"):
-            time.sleep(0.2)
+        until(lambda: "down*" in slurm.run("sinfo", "-h", "-N", "-n", "n1", "-o", "%T"), seconds=240.0)
     assert (name == "frozen-process") == (before == slurm.pid("n1"))
     slurm.until_idle()
 

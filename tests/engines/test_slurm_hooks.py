@@ -36,10 +36,9 @@ def reason(slurm: SlurmCluster, node: str) -> str:
 def test_a_prolog_lets_jobs_run_on_nodes_that_pass(slurm_again: SlurmCluster, tmp_path: Path) -> None:
     """On the node that fails the job is held, and Slurm drains the node; nothing ran there."""
     slurm, ran = slurm_again, tmp_path / "ran"
-    check = f"cd {ROOT}; exec {sys.executable} -m checks prolog --instance-type cpu"
-    slurm.hook(
-        "prolog", f'[ "$(hostname)" != n1 ] || set -- --policy {broken_policy(tmp_path)}\n{check} "$@"'
-    )
+    check = f"cd '{ROOT}'; exec '{sys.executable}' -m checks prolog --instance-type cpu"
+    broken = f'[ "$(hostname)" != n1 ] || set -- --policy {broken_policy(tmp_path)}'
+    slurm.hook("prolog", f'{broken}\n{check} "$@"')
     words = (
         "--parsable",
         "--chdir=/",
@@ -67,11 +66,11 @@ def test_a_prolog_lets_jobs_run_on_nodes_that_pass(slurm_again: SlurmCluster, tm
 def test_slurmd_runs_a_health_check_that_drains_its_node(slurm_again: SlurmCluster, tmp_path: Path) -> None:
     """With almost no variables; the reason names the check. Slurm may drain n1 again for its prolog, a while later."""
     slurm, policy = slurm_again, broken_policy(tmp_path)
-    check = f"{sys.executable} -m checks healthcheck --instance-type cpu --policy {policy} --drain"
+    check = f"'{sys.executable}' -m checks healthcheck --instance-type cpu --policy {policy} --drain"
     slurm.hook(
         "healthcheck",
         f"""[ "$SLURMD_NODENAME" = n2 ] && mkdir {tmp_path}/once || exit 0
-        cd {ROOT}; export SLURM_CONF={slurm.folder}/slurm.conf; unset PATH
+        cd '{ROOT}'; export SLURM_CONF={slurm.folder}/slurm.conf; unset PATH
         exec {check}""",
     )
     slurm.health_checks_every(1)

@@ -17,7 +17,7 @@ import pytest
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_gates import jobs_below, slurm_gate
-from tests.flows.driving import gate_of_few_checks
+from tests.flows.driving import gate_of_few_checks, kept
 from tests.survival import few_checks
 from tests.waiting import until
 
@@ -76,13 +76,13 @@ def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
     for mark in marks.iterdir():
         _, token, node = mark.name.split("-")
         lives.setdefault(token, set()).add(node)
-    kept = json.loads((job / "ended.json").read_bytes())
+    ending = json.loads((job / "ended.json").read_bytes())
     report = kept(path.parent, outcome, "health_check_metrics.json")
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
     first, second = sorted(lives.values(), key=lambda nodes: "n1" not in nodes)
     assert (first, len(second), "n1" in second) == ({"n0", "n1"}, 2, False)
-    assert (kept["restarts"], kept["exit_code"]) == (1, 0)
+    assert (ending["restarts"], ending["exit_code"]) == (1, 0)
     assert {token: {p.stem for p in (job / "out" / token / "nodes").iterdir()} for token in lives} == lives
     assert lives[report["attempt"]] == second
     records = (job / "out" / report["attempt"] / "agent").iterdir()

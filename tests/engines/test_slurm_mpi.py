@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,11 @@ from tests.engines.slurm_cluster import OTHER_ROOT, SlurmCluster
 from tests.engines.slurm_gates import jobs_below, slurm_gate
 from tests.engines.test_slurm_programs import state_of, submit
 from tests.flows.driving import gate_of_few_checks
+from tests.programs import python_line
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(300), pytest.mark.needs("mpirun")]
 # Open MPI's own library, without a compiler: each process adds 10 to the power of its rank, over the network.
-ALL_REDUCE = """#!{python}
+ALL_REDUCE = """{first_line}
 import ctypes, os, sys
 
 mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
@@ -44,7 +44,7 @@ def test_srun_starts_an_mpi_program_through_the_script_of_nccl_tests(
 ) -> None:
     """With the plugin that the script chooses by itself: the processes find each other, and one sum is everywhere."""
     program = tmp_path / "all-reduce"
-    program.write_text(ALL_REDUCE.format(python=sys.executable))
+    program.write_text(ALL_REDUCE.format(first_line=python_line()))
     program.chmod(0o755)
     job = submit(slurm, tmp_path, program, mpi="")
     state = state_of(slurm, job)

@@ -31,14 +31,8 @@ pytestmark = [
 
 def unpack(folder: Path) -> None:
     """The files of the packages; nothing is configured, and nothing is ever a root folder."""
-    argv = (
-        "debootstrap",
-        "--download-only",
-        "--variant=minbase",
-        f"--include={','.join(PACKAGES)}",
-        "trixie",
-        str(folder),
-    )
+    words = ("--download-only", "--variant=minbase", f"--include={','.join(PACKAGES)}")
+    argv = ("debootstrap", *words, "trixie", str(folder))
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=900)
     if done.returncode:
         shutil.rmtree(folder)
@@ -69,16 +63,8 @@ def test_the_engine_tests_pass_on_slurm_24_11(tmp_path: Path) -> None:
         FILES.parent.mkdir(exist_ok=True)
         unpack(FILES.with_name(f"{FILES.name}.{os.getpid()}"))
     log = tmp_path / "log"
-    words = (
-        "-q",
-        "-rfE",
-        "-o",
-        f"cache_dir={tmp_path / 'cache'}",
-        f"--basetemp={tmp_path / 'tests'}",
-        f"--ignore={HERE.parent / 'kubernetes'}",
-        "-m",
-        "long or not long",
-    )
+    places = (f"--basetemp={tmp_path / 'tests'}", f"--ignore={HERE.parent / 'kubernetes'}")
+    words = ("-q", "-rfE", "-o", f"cache_dir={tmp_path / 'cache'}", *places, "-m", "long or not long")
     with open(log, "wb") as file:
         done = subprocess.run(
             (sys.executable, "-m", "pytest", *words, str(HERE.parent)), cwd=HERE.parents[2], check=False, timeout=2400,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +9,13 @@ import pytest
 from flows.cli.main import main as command
 from tests.corpus.nccl_cases import recorded
 from tests.engines.slurm_cluster import SlurmCluster
+from tests.programs import python_line
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 SBATCH = Path(__file__).resolve().parents[2] / "deployments" / "slurm" / "nccl-tests.sbatch"
 # There are no GPUs here. It writes what was written down before, after a line of NCCL's log from each rank.
-STAND_IN = """#!{python}
+STAND_IN = """{first_line}
 import os, sys
 assert " ".join(sys.argv[1:]) == "--minbytes 8 --maxbytes 16G --stepfactor 2 --ngpus 1 --check 1 --iters 100", sys.argv
 assert (os.environ["NCCL_DEBUG"], os.environ["LD_LIBRARY_PATH"].split(":")[0]) == ("INFO", "{library}")
@@ -48,14 +48,12 @@ def submit(slurm: SlurmCluster, folder: Path, program: Path, mpi: str = "none") 
 
 def state_of(slurm: SlurmCluster, job: str) -> str:
     """The state in which it ended."""
-    deadline = time.monotonic() + 60
-    while (state := slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()) not in (
-        "COMPLETED",
-        "FAILED",
-    ):
-        assert time.monotonic() < deadline, state
-        time.sleep(0.1)
-    return state
+
+    def state() -> str:
+        return slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
+
+    until(lambda: state() in ("COMPLETED", "FAILED"), state)
+    return state()
 
 
 def test_nccl_tests_through_sbatch_are_judged_by_their_output(
@@ -69,20 +67,16 @@ def test_nccl_tests_through_sbatch_are_judged_by_their_output(
     jobs = {"none": submit(slurm, tmp_path, tmp_path / "none")}
     for provider in ("efa", "tcp"):
         program = tmp_path / provider
-        program.write_text(
-            STAND_IN.format(
-                python=sys.executable, library=tmp_path / "lib", provider=provider, recording=recording
-            )
-        )
+        places = {"library": tmp_path / "lib", "recording": recording}
+        program.write_text(STAND_IN.format(first_line=python_line(), provider=provider, **places))
         program.chmod(0o755)
         jobs[provider] = submit(slurm, tmp_path, program)
     ended = {name: state_of(slurm, job) for name, job in jobs.items()}
     outputs = {name: tmp_path / f"nccl-all_reduce_perf_{job}.out" for name, job in jobs.items()}
     judged = dict[str, tuple[int, str]]()
     for provider in ("efa", "tcp"):
-        code = command(
-            ["explain", str(outputs[provider]), "--instance-type", "p5en.48xlarge", "--nodes", "2"]
-        )
+        words = ("--instance-type", "p5en.48xlarge", "--nodes", "2")
+        code = command(["explain", str(outputs[provider]), *words])
         judged[provider] = (code, " ".join(capsys.readouterr().out.split()))
 
     assert ended == {"none": "FAILED", "efa": "COMPLETED", "tcp": "COMPLETED"}

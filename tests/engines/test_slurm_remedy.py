@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
-import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from checks.model import SCHEMA_VERSION
 from tasks.gate.outcome import Decision, GateOutcome
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
+from tasks.gate.question import ApprovalAction
 from tasks.remediation.model import Act, ActState
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tests.engines.slurm_cluster import running_cluster, unavailable
 from tests.engines.slurm_gates import slurm_gate
 from tests.engines.slurm_reboots import REBOOTS, RebootingCluster
+from tests.flows.answering import asked as questions
+from tests.flows.answering import by_slack
 from tests.flows.driving import gate_of_few_checks, remedy_of_few_checks
 from tests.survival import few_checks
 from tests.waiting import until
@@ -115,34 +115,20 @@ def acts(path: Path) -> tuple[Act, ...]:
 
 def cluster_name(path: Path) -> str:
     """The name in the gate file."""
-    import tomllib
-
     return str(tomllib.loads(path.read_text())["cluster"]["name"])
 
 
 @contextmanager
 def answering(path: Path, who: str, action: ApprovalAction = ApprovalAction.LAUNCH) -> Iterator[list[str]]:
     """Meanwhile a person whom Slack proved answers every question about a repair; gives the questions."""
-    store, asked, over = FolderStore(path.parent / "store"), list[str](), threading.Event()
+    store, asked, over = path.parent / "store", list[str](), threading.Event()
 
     def answer() -> None:
         while not over.wait(0.2):
-            for key in store.list("gates"):
-                gate_id = key.split("/")[1]
-                if key.endswith("/questions/repair.json") and gate_id not in asked:
-                    asked.append(gate_id)
-                    given = ApprovalAnswer(
-                        SCHEMA_VERSION,
-                        gate_id,
-                        "repair",
-                        action,
-                        who,
-                        AnswerChannel.SLACK,
-                        True,
-                        "it is broken",
-                        time.time(),
-                    )
-                    keep_answer(store, given)
+            for question in questions(store):
+                if question.key == "repair" and question.gate_id not in asked:
+                    asked.append(question.gate_id)
+                    by_slack(store, question, who, action, "it is broken")
 
     thread = threading.Thread(target=answer)
     thread.start()
@@ -171,13 +157,11 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
     """Xid 79 on n2 of four. A foreign job that waits for n2 starts only once the node was proven."""
     path = gate_file(tmp_path / "shared")
     slurm.log("n2", XID)
-    begun = time.monotonic()
     outcome = refused(path)
     before = slurm.boot_id("n2")
     with answering(path, "U0PERSON2") as asked:
-        waits = slurm.run(
-            "sbatch", "--parsable", "--hold", "-w", "n2", "-o", "/dev/null", "--wrap", "true"
-        ).strip()
+        words = ("--parsable", "--hold", "-w", "n2", "-o", "/dev/null", "--wrap", "true")
+        waits = slurm.run("sbatch", *words).strip()
 
         def release_it_once_the_node_is_fenced() -> None:
             until(lambda: "drain" in state_of(slurm, "n2"), seconds=120.0)
@@ -187,23 +171,10 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
         released.start()
         state = remedy_of_few_checks(path)
         released.join()
-    took = time.monotonic() - begun
-    done = [(act.rung.value, act.state) for act in acts(path)]
-    print(f"from the gate's start to the node that serves again: {took:.0f} s")
-    for act in acts(path):
-        print(
-            json.dumps(
-                [act.id, act.state.value, act.allowed_by, act.command, act.before, act.said, act.after]
-            )
-        )
 
     assert "Repaired" == state.name, state.message
-    assert [
-        ("fence", ActState.DONE),
-        ("reboot", ActState.DONE),
-        ("recheck", ActState.DONE),
-        ("return", ActState.DONE),
-    ] == done
+    rungs = ("fence", "reboot", "recheck", "return")
+    assert [(rung, ActState.DONE) for rung in rungs] == [(act.rung.value, act.state) for act in acts(path)]
     assert [f"{outcome.gate_id}-n2-reboot-1"] == asked
     assert "U0PERSON2 (Slack)" == next(act.allowed_by for act in acts(path) if act.rung.value == "reboot")
     assert before != slurm.boot_id("n2")
@@ -215,10 +186,9 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
 
 def started(cluster: LoggingCluster, job: str) -> int:
     """When a job began, in Unix seconds, once it has ended; the scheduler may take a while to see that its node serves."""
-    deadline = time.monotonic() + 60
-    while "JobState=COMPLETED" not in (said := cluster.run("scontrol", "show", "job", job)):
-        assert time.monotonic() < deadline, said
-        time.sleep(0.5)
+    show = ("scontrol", "show", "job", job)
+    until(lambda: "JobState=COMPLETED" in cluster.run(*show), lambda: cluster.run(*show), every_s=0.5)
+    said = cluster.run(*show)
     text = re.search(r"StartTime=(\S+)", said)
     assert text is not None, said
     return int(datetime.fromisoformat(text[1]).timestamp())

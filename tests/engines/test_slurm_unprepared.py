@@ -28,21 +28,14 @@ def first_verdict(
     assert command(["node", "pack", "--out", str(folder / "prelaunch.pyz")]) == 0
     srun = (str(slurm.folder / "bin" / "srun"), f"-N{nodes}", str(python), "prelaunch.pyz")
     argv = (*srun, "check", "--instance-type", "cpu", *words)
-    return subprocess.run(
-        argv, cwd=folder, capture_output=True, text=True, check=False, timeout=FIRST_VERDICT_S
-    )
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=FIRST_VERDICT_S)
 
 
 def least_mtu(folder: Path) -> tuple[str, ...]:
     """A policy with a minimum: by the shipped one, of two nodes that differ neither is the wrong one."""
     rules = json.loads(LOCAL.read_text())
-    least = {
-        "metric": "interface_mtu_bytes",
-        "fail_below": 1500,
-        "cause": "CONFIGURATION",
-        "source": "a test",
-    }
-    rules["checks"]["network.mtu"]["rules"] = [least]
+    least = {"metric": "interface_mtu_bytes", "fail_below": 1500, "cause": "CONFIGURATION"}
+    rules["checks"]["network.mtu"]["rules"] = [{**least, "source": "a test"}]
     (folder / "rules.json").write_text(json.dumps(rules))
     return ("--policy", "rules.json")
 

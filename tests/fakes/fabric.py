@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import stat
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.fakes.tools import Reply, install
+from tests.programs import python_line
 
 TABLE = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
 64      10      =10      1.2k        0.02s      0.05    1211.35       0.00
@@ -37,7 +37,7 @@ COUNTERS = {
     "lifespan": 12,
 }
 
-_BODY = """#!{python} -S
+_BODY = """{first_line}
 # A fake fi_pingpong for Prelaunch's tests.
 import json, os, socket, sys, time
 told = json.load(open({told!r}))
@@ -97,14 +97,10 @@ def install_fabric(
     """Put fi_info (of libfabric 1.22) and fi_pingpong into the folder."""
     version = Reply("fi_info: 1.22.0\nlibfabric: 1.22.0\nlibfabric api: 1.22\n", asked="--version")
     install(folder, "fi_info", [version, Reply(fi_info, asked="-p efa")])
-    told = folder / ".fi_pingpong.json"
-    told.write_text(
-        json.dumps(
-            {"modes": dict(modes or {}), "table": TABLE, "bytes": SENT_BYTES, "sysfs": str(sysfs or "/none")}
-        )
-    )
+    told, dials = folder / ".fi_pingpong.json", {"modes": dict(modes or {}), "sysfs": str(sysfs or "/none")}
+    told.write_text(json.dumps({**dials, "table": TABLE, "bytes": SENT_BYTES}))
     path = folder / "fi_pingpong"
-    path.write_text(_BODY.format(python=sys.executable, told=str(told)))
+    path.write_text(_BODY.format(first_line=python_line("-S"), told=str(told)))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from tests.fakes.gpu_models import MODELS, answers_of
 
 FAKE = Path(__file__).with_name("pynvml_fake.py")
@@ -90,9 +92,8 @@ def tree(root: Path, proc: int | None, dev: int, driver: str = "580.105.08") -> 
     for index in range(proc or 0):
         folder = root / "proc/driver/nvidia/gpus" / fake.pci_of(index)[4:].lower()
         folder.mkdir()
-        (folder / "information").write_text(
-            f"Model: \t\t test\nGPU UUID: \t {fake.uuid_of(index)}\n", encoding="utf-8"
-        )
+        said = f"Model: \t\t test\nGPU UUID: \t {fake.uuid_of(index)}\n"
+        (folder / "information").write_text(said, encoding="utf-8")
     return root
 
 
@@ -109,7 +110,8 @@ def module(**dials: Any) -> Any:
 @contextmanager
 def nvml(fake: ModuleType | None) -> Iterator[None]:
     """The module is what `import pynvml` finds in this process; None: it is not installed."""
-    with _patched(sys.modules, "pynvml", fake):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pynvml", fake)
         yield
 
 
@@ -132,32 +134,13 @@ def environment(folder: Path, *, proc: int | None = 8, dev: int = 8, **dials: An
 @contextmanager
 def gpu_node(folder: Path, *, proc: int | None = 8, dev: int = 8, **dials: Any) -> Iterator[Path]:
     """This process and its children believe that they run on the node; yields its root."""
-    added = environment(folder, proc=proc, dev=dev, **dials)
-    old = {name: os.environ.get(name) for name in added}
-    os.environ.update(added)
-    try:
-        with nvml(module(**dials)):
-            yield folder / "root"
-    finally:
-        for name, value in old.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    with pytest.MonkeyPatch.context() as patch, nvml(module(**dials)):
+        for name, value in environment(folder, proc=proc, dev=dev, **dials).items():
+            patch.setenv(name, value)
+        yield folder / "root"
 
 
 def _whole(dials: dict[str, Any]) -> dict[str, Any]:
     """The dials with what they leave out, the model's figures, and what a `driver` is too old for."""
     answers = {**(answers_of(dials["driver"]) if "driver" in dials else {}), **dials.get("answers", {})}
     return {"gpus": 8, **dials, "answers": answers, "spec": MODELS[dials.get("model", "H100")]}
-
-
-@contextmanager
-def _patched(table: dict[str, Any], name: str, value: Any) -> Iterator[None]:
-    missing = object()
-    old = table.get(name, missing)
-    table[name] = value
-    try:
-        yield
-    finally:
-        if old is missing:
-            del table[name]
-        else:
-            table[name] = old

@@ -28,13 +28,8 @@ class PlayedMachines:
 
     def fence(self, node: str, mark: Mark) -> str:
         """Take the machine out of service."""
-        self.shown[node] = replace(
-            self.shown[node],
-            service=ServiceState.OUT,
-            holder=Holder.PRELAUNCH,
-            mark=mark,
-            status=f"out: {mark}",
-        )
+        ours = replace(self.shown[node], holder=Holder.PRELAUNCH, mark=mark)
+        self.shown[node] = replace(ours, service=ServiceState.OUT, status=f"out: {mark}")
         return "fenced"
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:

@@ -72,10 +72,10 @@ class Webhook(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.posted: list[tuple[str, dict[str, Any]]] = []
         self.status = 200
-        super().__init__(("127.0.0.1", 0), _Posted)
+        super().__init__(("127.0.0.1", port), _Posted)
 
     @property
     def port(self) -> int:

@@ -91,11 +91,8 @@ def _answer(
         return {}
     if path == ARTIFACTS.rstrip("/"):
         artifacts = _run(server, query["path"][0].split("/")[1]).artifacts
-        return {
-            "files": [
-                {"path": name, "is_dir": False, "file_size": len(artifacts[name])} for name in artifacts
-            ]
-        }
+        sizes = {name: len(data) for name, data in artifacts.items()}
+        return {"files": [{"path": name, "is_dir": False, "file_size": size} for name, size in sizes.items()]}
     table = json.loads(body) if body else {}
     call = path.removeprefix(API)
     if call == "experiments/get-by-name":
@@ -111,9 +108,8 @@ def _answer(
     if call == "runs/search":
         wanted = re.search(r"tags.`prelaunch.gate_id` = '([^']*)'", table["filter"])
         assert wanted is not None
-        found = [
-            r for r in server.runs if r.tags.get("prelaunch.gate_id") == wanted[1] and r.status == "FINISHED"
-        ]
+        ended = [run for run in server.runs if run.status == "FINISHED"]
+        found = [run for run in ended if run.tags.get("prelaunch.gate_id") == wanted[1]]
         return {"runs": [{"info": {"run_id": r.run_id}} for r in found]} if found else {}
     if call == "runs/create":
         run_id = uuid.uuid4().hex
@@ -134,12 +130,8 @@ def _answer(
 def _info(server: MlflowServer, run: Run) -> dict[str, str]:
     place = f"mlflow-artifacts:/{run.experiment}/{run.run_id}/artifacts"
     place = "/srv/mlruns/artifacts" if server.failure is Failure.NO_ARTIFACTS else place
-    return {
-        "run_id": run.run_id,
-        "experiment_id": run.experiment,
-        "status": run.status,
-        "artifact_uri": place,
-    }
+    names = {"run_id": run.run_id, "experiment_id": run.experiment}
+    return {**names, "status": run.status, "artifact_uri": place}
 
 
 def _run(server: MlflowServer, run_id: str) -> Run:

@@ -100,26 +100,15 @@ def job_of(ranks: int, *also: Sequence[int]) -> FakeJob:
 
 
 def _answering(one: FakeRank, number: int, counted: bool) -> dict[str, object]:
-    return {
-        "rank": number,
-        **one.process,
-        "status": {
-            "init_state": 7 if one.starting else 0,
-            "async_error": one.error,
-            "finalize_called": one.ending,
-            "destroy_flag": False,
-            "abort_flag": False,
-        },
-        "collective_counts": dict(one.counts) if counted else dict.fromkeys(OPERATIONS, 0),
-    }
+    status = {"init_state": 7 if one.starting else 0, "async_error": one.error, "finalize_called": one.ending}
+    status |= {"destroy_flag": False, "abort_flag": False}
+    counts = dict(one.counts) if counted else dict.fromkeys(OPERATIONS, 0)
+    return {"rank": number, **one.process, "status": status, "collective_counts": counts}
 
 
 def _missing(one: FakeRank, number: int) -> dict[str, object]:
-    return {
-        "rank": number,
-        **one.process,
-        "status": {"unresponsive": one.unresponsive or one.dead, "considered_dead": one.dead},
-    }
+    status = {"unresponsive": one.unresponsive or one.dead, "considered_dead": one.dead}
+    return {"rank": number, **one.process, "status": status}
 
 
 @dataclass

@@ -360,12 +360,8 @@ def nvmlDeviceGetGpuFabricInfo(gpu: int, info: Any) -> int:
 
 
 def _fill(gpu: int, info: Any) -> int:
-    model = _model()
-    healthy = {
-        "state": model.get("fabric"),
-        "healthMask": model.get("mask"),
-        "healthSummary": model.get("summary"),
-    }
+    names = {"state": "fabric", "healthMask": "mask", "healthSummary": "summary"}
+    healthy = {name: _model().get(key) for name, key in names.items()}
     found = _said(gpu, "nvmlDeviceGetGpuFabricInfo", _needs("fabric", {"status": 0}))
     for name, value in {**healthy, **found}.items():
         if hasattr(info, name):

@@ -21,10 +21,5 @@ def read(text: str, asked: ReadOptions) -> Reading:
     numbers = {name: int(value) for name, value in pairs}
     shown = {name: f"{at}: {name} {value}" for at, (name, value) in enumerate(pairs, 2)}
     gpus = asked.declared.gpus_per_node if asked.declared else "any"
-    every = frozenset(range(1, len(lines) + 1))
-    return Reading(
-        OutputKind.DCGMI,
-        f"fake tool of {gpus} GPUs",
-        (CheckData("dcgm.diag", numbers, shown),),
-        understood=every,
-    )
+    every, parts = frozenset(range(1, len(lines) + 1)), (CheckData("dcgm.diag", numbers, shown),)
+    return Reading(OutputKind.DCGMI, f"fake tool of {gpus} GPUs", parts, understood=every)

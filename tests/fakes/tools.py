@@ -18,10 +18,11 @@ from pathlib import Path
 from unittest import mock
 
 from checks.process import tool
+from tests.programs import python_line
 
 RUN = tool.run
 
-_BODY = """#!{python} -S
+_BODY = """{first_line}
 # A fake {name} for Prelaunch's tests: it replays what {replies} says.
 import json, os, re, signal, sys, time
 asked = " ".join(sys.argv[1:])
@@ -67,7 +68,7 @@ def install(folder: Path, name: str, replies: Sequence[Reply]) -> Path:
     told = folder / f".{name}.json"
     told.write_text(json.dumps([asdict(reply) for reply in replies]))
     path = folder / name
-    path.write_text(_BODY.format(python=sys.executable, name=name, replies=str(told)))
+    path.write_text(_BODY.format(first_line=python_line("-S"), name=name, replies=str(told)))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     _INSTALLED[str(path)] = replies
     return path

@@ -63,10 +63,6 @@ def by_slack(
     store: Path, question: Question, user: str, action: ApprovalAction, reason: str = REASON
 ) -> bool:
     """Leave the answer that the Slack process leaves when `user` has pressed a button."""
-    at = question.asked_at + 0.001
-    return keep_answer(
-        FolderStore(store),
-        ApprovalAnswer(
-            1, question.gate_id, question.key, action, user, AnswerChannel.SLACK, True, reason, at
-        ),
-    )
+    of, at = (question.gate_id, question.key), question.asked_at + 0.001
+    answer = ApprovalAnswer(1, *of, action, user, AnswerChannel.SLACK, True, reason, at)
+    return keep_answer(FolderStore(store), answer)

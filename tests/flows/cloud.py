@@ -39,10 +39,8 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
         monkeypatch.setattr(provision, "FIRST_S", 0.2)
         images = {OURS: image(tmp_path, part)} if part else {}
         has = [{"gpus": [f"GPU-{uuid.uuid4()}"]} for _ in range(machines)]
-        more |= {
-            "images": {**images, **more.get("images", {})},
-            "dials": {"grace_s": 3.0, **more.get("dials", {})},
-        }
+        dials = {"grace_s": 3.0, **more.get("dials", {})}
+        more |= {"images": {**images, **more.get("images", {})}, "dials": dials}
         with stand_in(tmp_path, {"ml.m5.large": has}, **more) as cloud:
             for name in [name for name in os.environ if name.startswith("AWS_")]:
                 monkeypatch.delenv(name)
@@ -57,16 +55,11 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
 def image(folder: Path, part: str) -> dict[str, Any]:
     """Our image, whose interpreter makes up the checks' reports: see tests/flows/fake_python.py."""
     python = folder / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n', encoding="utf-8")
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n', encoding="utf-8")
     python.chmod(0o755)
-    played = {
-        "FAKE_NODE": part,
-        "FAKE_RUNS": str(folder / "runs"),
-        "PRELAUNCH_PYTHON": str(python),
-        "PRELAUNCH_GRACE_S": "2",
-        "PRELAUNCH_UPLOAD_S": "3",
-    }
-    return {"environment": {"PYTHONPATH": str(ROOT), **played}}
+    played = {"FAKE_NODE": part, "FAKE_RUNS": str(folder / "runs"), "PRELAUNCH_PYTHON": str(python)}
+    limits = {"PRELAUNCH_GRACE_S": "2", "PRELAUNCH_UPLOAD_S": "3"}
+    return {"environment": {"PYTHONPATH": str(ROOT), **played, **limits}}
 
 
 def cloud_gate(
@@ -98,9 +91,8 @@ infra_check = false
 {options}"""
     path = write_gate(folder, launcher="sagemaker", options=said, **{"training": TRAINED, **more})
     text = path.read_text().replace('instance_type = "cpu"', 'instance_type = "m5.large"')
-    text = text.replace(
-        "network_s = 5.0", "network_s = 20.0"
-    )  # hosts that start on two cores take their time
+    # Hosts that start on two cores take their time.
+    text = text.replace("network_s = 5.0", "network_s = 20.0")
     policy = path.with_name("policy.toml")
     policy.write_text(policy.read_text().replace('["cpu"]', '["m5.large"]'))
     if real:
@@ -111,9 +103,8 @@ infra_check = false
             text = text.replace("[checks]\n", f'[checks]\nextra = ["{few_checks.ADDS}"]\n')
         text = text.replace('"policy.toml"', json.dumps(str(rules)))
         text = text.replace("max_runtime_minutes = 1.0", "max_runtime_minutes = 3.0", 1)
-        text = text.replace("ranks_per_node = 2", "ranks_per_node = 1").replace(
-            "stage_s = 20.0", "stage_s = 60.0"
-        )
+        text = text.replace("ranks_per_node = 2", "ranks_per_node = 1")
+        text = text.replace("stage_s = 20.0", "stage_s = 60.0")
     path.write_text(text)
     return path
 
@@ -135,6 +126,5 @@ def answered(path: Path, action: str) -> GateOutcome:
 
 def pools(cloud: Cloud) -> dict[str, str]:
     """The state of every job's warm pool, of those that asked for one."""
-    return {
-        name: job["WarmPoolStatus"]["Status"] for name, job in cloud.jobs().items() if "WarmPoolStatus" in job
-    }
+    pooled = {name: job["WarmPoolStatus"] for name, job in cloud.jobs().items() if "WarmPoolStatus" in job}
+    return {name: pool["Status"] for name, pool in pooled.items()}

@@ -21,7 +21,7 @@ def write_cluster(
     text = path.read_text(encoding="utf-8").replace('name = "test"', f'name = "{name}"')
     text = text.replace('file = "policy.toml"', f'file = "{folder / name / "policy.toml"}"')
     interpreter = folder / name / "python"
-    interpreter.write_text(f'#!/bin/sh\nFAKE_NODE={part} exec {sys.executable} {FAKE} "$@"\n')
+    interpreter.write_text(f'#!/bin/sh\nFAKE_NODE={part} exec "{sys.executable}" "{FAKE}" "$@"\n')
     made = folder / f"{name}.toml"
     made.write_text(text, encoding="utf-8")
     path.unlink()

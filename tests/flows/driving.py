@@ -35,9 +35,8 @@ def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) 
     """The session that the flow would open for this request."""
     from tasks.expire import close_expired_gate
 
-    return session.open_session(
-        request, flow_run_id, resumed, on_expired=close_expired_gate, run_over=run_is_final
-    )
+    hooks: Any = {"on_expired": close_expired_gate, "run_over": run_is_final}
+    return session.open_session(request, flow_run_id, resumed, **hooks)
 
 
 async def run(request: GateRequest) -> tuple[Any, GateOutcome]:
@@ -86,9 +85,8 @@ def cancelled(path: Path, engine: Engine, when: Callable[[str, str], bool], laun
 
 def logs(folder: Path, stage: str) -> str:
     """What the nodes of a stage printed."""
-    return "".join(
-        p.read_text() for p in sorted(folder.glob(f"store/clusters/*/jobs/*-{stage}-*/nodes/*/log"))
-    )
+    files = sorted(folder.glob(f"store/clusters/*/jobs/*-{stage}-*/nodes/*/log"))
+    return "".join(path.read_text() for path in files)
 
 
 def kept(folder: Path, outcome: GateOutcome, name: str = "outcome.json") -> Any:

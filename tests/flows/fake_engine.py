@@ -113,9 +113,8 @@ class Engine:
         if self.train_refusals and job.work is Work.CONFIRM:
             raise self.train_refusals.pop(0)
         self.jobs[job.name], self.last[job.name] = job, JobStatus(JobState.PENDING, "Starting", "", {})
-        self.steps[job.name] = {Work.CHECK: self._check, Work.GATE: self._gate}.get(job.work, self._train)(
-            job
-        )
+        steps = {Work.CHECK: self._check, Work.GATE: self._gate}.get(job.work, self._train)
+        self.steps[job.name] = steps(job)
         pool = self.kept.get(job.predecessor)
         if pool is not None and pool.keeping is Keeping.READY and self.matches:
             self.kept[job.predecessor] = Hold(Keeping.TAKEN, "Reused", job.name)
@@ -186,10 +185,8 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Whether nothing runs, and nothing is kept for anybody."""
-        paid = (Keeping.READY, Keeping.COMING)
-        return all(status.state.final for status in self.last.values()) and not any(
-            hold.keeping in paid for hold in self.kept.values()
-        )
+        paid = [hold for hold in self.kept.values() if hold.keeping in (Keeping.READY, Keeping.COMING)]
+        return not paid and all(status.state.final for status in self.last.values())
 
     def count(self, verb: str) -> int:
         """How often it was asked."""
@@ -243,11 +240,11 @@ class Engine:
 
     def _trained(self, job: JobSpec, token: str, go: bool, *earlier: str) -> JobStatus:
         names = self._leave(job, token, go)
-        state, trouble = (
-            (JobState.SUCCEEDED, Trouble.NONE) if go or job.observe else (JobState.FAILED, Trouble.ENDED)
-        )
         codes = dict.fromkeys(names, 0 if go else 1)
-        return self._final(job, JobStatus(state, "", token, codes, trouble, earlier))
+        status = JobStatus(JobState.SUCCEEDED, "", token, codes, earlier=earlier)
+        if not go and not job.observe:
+            status = replace(status, state=JobState.FAILED, trouble=Trouble.ENDED)
+        return self._final(job, status)
 
     def _leave(self, job: JobSpec, token: str, go: bool) -> tuple[str, ...]:
         """What the nodes write last: that they become the command, or why not. Returns their names."""
@@ -300,9 +297,7 @@ class Engine:
         verdict = decide(merge(bundle, token, files, "2026-11-22T00:00:00Z"), bundle.policy, builtin())
         answer = self.nodes_say or verdict.answer
         if job.work is not Work.CHECK:
-            said = dump_plain(verdict).replace(
-                f'"answer":"{verdict.answer.value}"'.encode(), f'"answer":"{answer.value}"'.encode()
-            )
+            said = dump_plain(replace(verdict, answer=answer))
             for node in files:
                 path = out / token / "verdicts" / f"{node}.json"
                 path.parent.mkdir(parents=True, exist_ok=True)

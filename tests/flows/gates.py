@@ -99,7 +99,7 @@ def _line(check: Check) -> str:
 def _interpreter(folder: Path) -> Path:
     """A program, as a launcher starts one: the fake under this very interpreter."""
     path = folder / "python"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n', encoding="utf-8")
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n', encoding="utf-8")
     path.chmod(0o755)
     return path
 

@@ -24,10 +24,7 @@ def triggers(tag: str, within_s: float) -> list[Any]:
     (reap,) = [one for one in file["deployments"] if one["name"] == "reap"]
     for trigger in reap["triggers"]:
         trigger["name"] = f"{trigger['name']}-{tag}"
-        trigger["match_related"][0] = {
-            **trigger["match_related"][0],
-            "prefect.resource.id": f"prefect.tag.{tag}",
-        }
+        trigger["match_related"][0]["prefect.resource.id"] = f"prefect.tag.{tag}"
         trigger["within"] = min(trigger["within"], within_s)
     return _initialize_deployment_triggers("reap", reap["triggers"])
 

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.gate.outcome import Decision, GateOutcome
 from tests.flows.answering import asked, form, paused
-from tests.flows.driving import request_of, run
+from tests.flows.driving import logs, request_of, run
 from tests.flows.gates import runs, write_gate
 from tests.world import World
 
@@ -41,9 +41,7 @@ def require_one_gate(path: Path) -> None:
     store = path.parent / "store"
     assert 2 == runs(store)
     assert 1 == len(asked(store)) == len(list((store / "gates").iterdir()))
-    assert 2 == sum(
-        log.read_text().count("trained") for log in store.glob("clusters/*/jobs/*-train-1/nodes/*/log")
-    )
+    assert 2 == logs(path.parent, "train").count("trained")
     assert not list((store / "leases").rglob("*.json"))
 
 

@@ -17,8 +17,9 @@ from checks.judge.baseline.bands import load
 from tasks import commission as commissioning
 from tasks.expire import close_expired_gate
 from tasks.gate.commission import CommissionRequest, gate_contexts
-from tasks.gate.context import open_gate_context
+from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import HeldLease
 from tasks.gate.session import take_lease
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
@@ -64,6 +65,12 @@ def cluster(folder: Path, name: str, policy: str = "") -> Path:
     return write_cluster(folder, name, policy=policy, launcher="fake")
 
 
+def locked(file: Path) -> tuple[GateContext, HeldLease]:
+    """The lock of its cluster is another gate's."""
+    context = open_gate_context(GateRequest(gate_file=str(file)))
+    return context, take_lease(context, True, on_expired=close_expired_gate, run_over=run_is_final)
+
+
 def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path, engine: Engine) -> None:
     """A row a cluster, the worst first; the state is the worst's, and each was checked by a gate of its own."""
     engine.roles = {"bad": "wrong", "mute": "silent"}
@@ -72,12 +79,10 @@ def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path, engine: Engine)
 
     assert ("Refused", "FAILED") == (state.name, state.type.value)
     assert "1 of 3 clusters passed. NO-GO bad: node-1, rank 3 computes wrong sums" in str(state.message)
-    assert [("REFUSED", "bad"), ("CANNOT TELL", "mute"), ("PASSED", "good")] == [
-        (row.result.value, row.cluster) for row in rows
-    ]
-    assert {"gate good: 2 nodes, quick", "gate bad: 2 nodes, quick", "gate mute: 2 nodes, quick"} == {
-        child.name for child in children
-    }
+    found = [(row.result.value, row.cluster) for row in rows]
+    assert [("REFUSED", "bad"), ("CANNOT TELL", "mute"), ("PASSED", "good")] == found
+    names = {f"gate {name}: 2 nodes, quick" for name in ("good", "bad", "mute")}
+    assert names == {child.name for child in children}
     assert {"Passed", "Refused", "CannotTell"} == {child.state_name for child in children}
     assert all("prelaunch" in child.tags for child in children)
     assert engine.idle
@@ -97,8 +102,7 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(commissioning, "LOOK_S", 0.2)
     monkeypatch.setattr(commissioning, "MINUTE_S", 1.0)
     file = cluster(tmp_path, "held")
-    context = open_gate_context(GateRequest(gate_file=str(file)))
-    held = take_lease(context, True, on_expired=close_expired_gate, run_over=run_is_final)
+    context, held = locked(file)
     try:
         # Another gate of this very process: only the flow run's file tells that it is not ours.
         state, children, rows = commission(file, learn=False, busy_minutes=1)
@@ -108,9 +112,8 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: 
     assert ("CannotTell", "BUSY") == (state.name, rows[0].result.value)
     assert held.lease.gate_id in rows[0].sentence and len(children) == 1
     assert "It was waited for 1 minutes." in rows[0].sentence
-    ((_, _, related),) = [
-        one for one in sent if one[:2] == (events.RUN_ENDED, f"prefect.flow-run.{children[0].id}")
-    ]
+    ended = (events.RUN_ENDED, f"prefect.flow-run.{children[0].id}")
+    ((_, _, related),) = [one for one in sent if one[:2] == ended]
     assert "prefect.tag.prelaunch" in related
 
 
@@ -118,10 +121,9 @@ def test_a_busy_cluster_that_is_free_in_time_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No gate is started meanwhile."""
-    file = cluster(tmp_path, "held")
-    context = open_gate_context(GateRequest(gate_file=str(file)))
     monkeypatch.setattr(commissioning, "LOOK_S", 0.2)
-    held = take_lease(context, True, on_expired=close_expired_gate, run_over=run_is_final)
+    file = cluster(tmp_path, "held")
+    context, held = locked(file)
     free = threading.Timer(2.0, leases.release, (context.store, held))
     free.start()
     try:

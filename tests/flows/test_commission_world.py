@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.flows.commissioning import write_cluster
 from tests.flows.gates import processes_below
 from tests.world import World
-from tests.world_processes import until
+from tests.world_processes import marked, until
 
 
 def hanging(world: World, tmp_path: Path) -> str:
@@ -32,9 +34,8 @@ def gates_of(world: World, run: str) -> list[str]:
     return [item["state_name"] for item in world.api.post("/flow_runs/filter", json=chosen).json()]
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param("cancelled", marks=pytest.mark.long), pytest.param("killed", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["cancelled", "killed"])
 def test_no_job_of_any_cluster_outlives_a_commissioning(
     world_worker: World, tmp_path: Path, how: str
 ) -> None:
@@ -58,11 +59,6 @@ def test_no_job_of_any_cluster_outlives_a_commissioning(
 
 def end_flow(run: str) -> None:
     """SIGKILL to the process of a flow run, as the kernel does where memory is short."""
-    import os
-    import signal
-
-    from tests.world_processes import marked
-
     (pid,) = [pid for pid in marked("PREFECT__FLOW_RUN_ID", run) if is_engine(pid)]
     os.kill(pid, signal.SIGKILL)
 

@@ -18,7 +18,8 @@ from tasks.gate.outcome import Decision, GateOutcome
 from tasks.launchers.base import JobState, JobStatus
 from tasks.reports.gate_folder.decision import kept_beside
 from tasks.reports.read import read_input
-from tests.flows.driving import Play, gate_it, logs, request_of, run
+from tests.flows.cli.conftest import Captured
+from tests.flows.driving import Play, gate_it, logs, page, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
 from tests.flows.pools import fake_gate
@@ -50,15 +51,8 @@ def test_healthy_nodes_launch_the_training(tmp_path: Path, walked: list[str]) ->
     assert (state.name, outcome.decision, outcome.code) == ("Launched", Decision.LAUNCHED, 0)
     assert logs(tmp_path, "train").count("trained") == 2
     kept = {path.name for path in (tmp_path / "store" / "gates" / outcome.gate_id).iterdir()}
-    files = {
-        "health_check_metrics.json",
-        "policy.json",
-        "verdict.json",
-        "report.html",
-        "summary.md",
-        "outcome.json",
-    }
-    assert kept >= {*files, "request.json", "logs"}
+    files = {"policy.json", "verdict.json", "report.html", "summary.md", "outcome.json", "request.json"}
+    assert kept >= {*files, "health_check_metrics.json", "logs"}
     of_gate = kept_beside(*read_input(str(tmp_path / "store" / "gates" / outcome.gate_id)))
     assert of_gate is not None and of_gate.file.endswith("policy.json")
     assert outcome.training is not None and outcome.training.detail == "node-0: trained"
@@ -84,9 +78,7 @@ async def _read(path: Path) -> tuple[Any, Any, GateOutcome, dict[str | None, Any
         return flow_run, state, outcome, {a.key: a for a in found}
 
 
-def test_wrong_sums_refuse_and_name_the_rank(
-    tmp_path: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_sums_refuse_and_name_the_rank(tmp_path: Path, engine: Engine, capsys: Captured) -> None:
     """NO-GO: nothing was launched, the state says Refused, the page names the culprit."""
     engine.parts = ["wrong"]
 
@@ -96,15 +88,14 @@ def test_wrong_sums_refuse_and_name_the_rank(
     assert "node-1, rank 3 computes wrong sums" in state.message
     assert [f"{outcome.gate_id}-check-1"] == list(engine.jobs) and engine.idle
     assert outcome.placement is not None and ("released",) == outcome.placement.proof
-    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    assert page.startswith("NO-GO test: node-1, rank 3 computes wrong sums")
-    stored = tmp_path / "store" / "gates" / outcome.gate_id
-    pages = [page, (stored / "report.html").read_text(), (stored / "summary.md").read_text()]
+    sent, stored = page(tmp_path, outcome), tmp_path / "store" / "gates" / outcome.gate_id
+    assert sent.startswith("NO-GO test: node-1, rank 3 computes wrong sums")
+    pages = [sent, (stored / "report.html").read_text(), (stored / "summary.md").read_text()]
     assert all("Training was not started." in text for text in pages)
     _require_the_same_again(tmp_path, outcome.gate_id, capsys)
 
 
-def _require_the_same_again(folder: Path, gate_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+def _require_the_same_again(folder: Path, gate_id: str, capsys: Captured) -> None:
     """What the gate kept says which report it is of, and judging that again says the same."""
     kept = folder / "store" / "gates" / gate_id
     data = (kept / "health_check_metrics.json").read_bytes()
@@ -162,10 +153,8 @@ def test_a_run_cancelled_in_prefect_ends(
 
     assert state.is_cancelled() and engine.idle
     (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
-    assert ("cancelled", "cancelled in Prefect; the jobs that it had started were ended") == (
-        kept["ending"],
-        kept["reason"],
-    )
+    reason = "cancelled in Prefect; the jobs that it had started were ended"
+    assert ("cancelled", reason) == (kept["ending"], kept["reason"])
 
 
 @pytest.mark.usefixtures("without_prefect")

@@ -11,14 +11,14 @@ import pytest
 
 from checks.documents.report import load
 from checks.facts.builtin import builtin
-from checks.judge.baseline.bands import Baseline, digest_of, dump
+from checks.judge.baseline.bands import Band, Baseline, digest_of, dump
 from checks.judge.baseline.learn import ReportCase, learn
 from checks.judge.verdict import decide
 from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import GateOutcome
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
-from tests.flows.driving import gate_it, run
+from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
 from tests.flows.pools import fake_gate
@@ -27,22 +27,19 @@ from tests.flows.pools import fake_gate
 def doctored(gate_file: Path, outcome: GateOutcome, factor: float) -> Baseline:
     """What the gate measured, three times over, as if the cluster had been so many times as fast."""
     context = open_gate_context(GateRequest(gate_file=str(gate_file)))
-    report = load(
-        (gate_file.parent / "store" / "gates" / outcome.gate_id / "health_check_metrics.json").read_bytes()
-    )
+    file = gate_file.parent / "store" / "gates" / outcome.gate_id / "health_check_metrics.json"
+    report = load(file.read_bytes())
     reports = [replace(report, gate_id=f"before-{index}") for index in range(4)]
     made = learn([ReportCase(one, decide(one, context.policy, builtin()), context.policy) for one in reports])
     groups = tuple(
-        replace(
-            group,
-            bands=tuple(
-                replace(b, median=b.median * factor, low=b.low * factor, high=b.high * factor)
-                for b in group.bands
-            ),
-        )
-        for group in made.groups
+        replace(group, bands=tuple(faster(b, factor) for b in group.bands)) for group in made.groups
     )
     return replace(made, groups=groups)
+
+
+def faster(band: Band, factor: float) -> Band:
+    """A band of so many times these values."""
+    return replace(band, median=band.median * factor, low=band.low * factor, high=band.high * factor)
 
 
 @pytest.mark.usefixtures("without_prefect")
@@ -77,9 +74,8 @@ def test_a_gate_file_may_name_its_baseline(tmp_path: Path) -> None:
     plain = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
     file = str(write_gate(tmp_path, policy='baseline = "b.json"'))
     context = open_gate_context(GateRequest(gate_file=file))
-    asked = open_gate_context(
-        GateRequest(gate_file=file, advanced=Advanced(baseline=str(tmp_path / "new.json")))
-    )
+    advanced = Advanced(baseline=str(tmp_path / "new.json"))
+    asked = open_gate_context(GateRequest(gate_file=file, advanced=advanced))
 
     assert (None, empty, newer) == (plain.baseline, context.baseline, asked.baseline)
     assert plain.fingerprint != context.fingerprint
@@ -99,8 +95,5 @@ def test_a_baseline_that_cannot_be_read_stops_the_gate(tmp_path: Path, asked: st
 
 def test_a_baseline_is_not_set_from_a_command_line_s_override(tmp_path: Path) -> None:
     """It is a path: --baseline is how to name one."""
-    path = write_gate(tmp_path)
-    advanced = Advanced(overrides=["policy.baseline=x.json"])
-
     with pytest.raises(GateFileError, match="--baseline"):
-        open_gate_context(GateRequest(gate_file=str(path), advanced=advanced))
+        open_gate_context(request_of(write_gate(tmp_path), "policy.baseline=x.json"))

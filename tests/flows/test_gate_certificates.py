@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from checks.documents.certificates import load_record
 from checks.judge.certificates.decision import is_sampled, machine_digest
 from checks.process.machine_state import RECORD
 from tasks.orchestration.server.server import EmbeddedServer
-from tests.flows.driving import kept, request_of, run
+from tests.flows.driving import gate_of_few_checks, kept
 from tests.survival import few_checks
 
 ROOT = Path(__file__).parents[2]
@@ -76,17 +75,14 @@ class Site:
 
     def gate(self) -> dict[str, Any]:
         """The end of a gate that only checks: its id, its verdict and its page."""
-        request = request_of(self.gate_file).model_copy(update={"launch": False})
-        with few_checks.chosen():
-            _, outcome = asyncio.run(run(request))
+        outcome = gate_of_few_checks(self.gate_file, launch=False)
         verdict = kept(self.folder, outcome, "verdict.json")
         return {"gate_id": outcome.gate_id, "html": outcome.html, "verdict": verdict}
 
     def report(self, result: dict[str, Any]) -> dict[str, Any]:
         """The gate's report as it is kept."""
         path = self.folder / "store" / "gates" / result["gate_id"] / "health_check_metrics.json"
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
+        return dict(json.loads(path.read_text()))
 
     def measured(self, result: dict[str, Any]) -> set[str]:
         """Which of the costly checks this gate measured, as its report says."""

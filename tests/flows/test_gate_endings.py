@@ -23,7 +23,8 @@ from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tasks.store.layout import lease_key
-from tests.flows.driving import cancelled, gate_it, open_session, request_of, run
+from tests.flows.cli.conftest import Captured
+from tests.flows.driving import cancelled, gate_it, kept, open_session, page, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 
@@ -50,9 +51,9 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, engine: Engine)
 
     assert engine.last[session.checking].state is JobState.CANCELLED
     assert 1 == len(list((tmp_path / "store" / "pages").glob("*-machines.txt")))
-    kept = json.loads((tmp_path / "store" / "gates" / session.gate_id / "outcome.json").read_bytes())
-    assert ("cancelled", None, 130) == (kept["ending"], kept["decision"], kept["exit_code"])
-    assert kept["reason"].endswith("; the jobs that it had started were ended")
+    end = json.loads((tmp_path / "store" / "gates" / session.gate_id / "outcome.json").read_bytes())
+    assert ("cancelled", None, 130) == (end["ending"], end["decision"], end["exit_code"])
+    assert end["reason"].endswith("; the jobs that it had started were ended")
 
 
 def test_a_report_that_cannot_be_kept_launches_nothing(
@@ -112,10 +113,9 @@ def test_a_gate_that_breaks_tells_its_owner_and_keeps_how_it_ended(
     state, outcome = gate_it(fake_gate(tmp_path))
 
     assert (state.name, outcome.decision, outcome.code) == ("CannotTell", Decision.CANNOT_TELL, 3)
-    kept = json.loads((tmp_path / "store" / "gates" / outcome.gate_id / "outcome.json").read_bytes())
-    assert (kept["exit_code"], "KeyError" in kept["reason"]) == (3, True)
-    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    assert "an error in prelaunch itself" in page and "a defect" in page
+    end, sent = kept(tmp_path, outcome), page(tmp_path, outcome)
+    assert (end["exit_code"], "KeyError" in end["reason"]) == (3, True)
+    assert "an error in prelaunch itself" in sent and "a defect" in sent
     assert engine.idle
 
 
@@ -134,9 +134,9 @@ def test_checks_that_cannot_be_ended_are_judged_and_paged(
 
     _, outcome = gate_it(fake_gate(tmp_path, checks_minutes=0.002))
 
-    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    sent = page(tmp_path, outcome)
     assert (3, True) == (outcome.code, outcome.judged is not None), outcome.reason
-    assert "MACHINES MAY STILL BE BILLED" in page and "By hand: stop it" in page
+    assert "MACHINES MAY STILL BE BILLED" in sent and "By hand: stop it" in sent
 
 
 def not_launched(outcome: GateOutcome) -> tuple[Any, ...]:
@@ -145,9 +145,7 @@ def not_launched(outcome: GateOutcome) -> tuple[Any, ...]:
     return outcome.decision, outcome.code, answer
 
 
-def test_capacity_that_never_comes_is_not_launched(
-    tmp_path: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_capacity_that_never_comes_is_not_launched(tmp_path: Path, engine: Engine, capsys: Captured) -> None:
     """The verdict stays a go, the pool is released, and what it cost meanwhile is said."""
     engine.train_refusals = [NONE_NOW] * 100
 

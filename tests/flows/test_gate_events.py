@@ -17,15 +17,14 @@ from tasks import finish
 from tasks.gate.outcome import Decision
 from tasks.orchestration import events
 from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, GateEvent, emit_gate_event
-from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows import reapers
 from tests.flows.answering import REASON, answered, asked
 from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 from tests.flows.reapers import failed_actions
+from tests.waiting import until
 from tests.world import ROOT, World
-from tests.world_processes import until
 
 DOCS = ROOT / "docs" / "server.md"
 ABOUT = (None, "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
@@ -42,21 +41,17 @@ def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
 ) -> None:
     """The automation of docs/server.md starts a deployment with the nodes that are to blame."""
     (tmp_path / "drain.py").write_text(REACTING, encoding="utf-8")
-    drain = at_world.deploy(
-        "drain.py:drain", "drain", folder=tmp_path, pool=at_world.pool("drain"), triggers=_shown()
-    )
+    pool = at_world.pool("drain")
+    drain = at_world.deploy("drain.py:drain", "drain", folder=tmp_path, pool=pool, triggers=_shown())
     engine.parts = ["wrong"]
 
     _, outcome = gate_it(fake_gate(tmp_path / "gate"))
 
     refused = _of_gate(at_world, GateEvent.REFUSED, outcome.gate_id)
     payload = refused["payload"]
-    assert {"prefect.resource.id": "prelaunch.cluster.test", "prefect.resource.name": "test"} == refused[
-        "resource"
-    ]
-    assert f"prefect.flow-run.{payload['flow_run_id']}" in {
-        one["prefect.resource.id"] for one in refused["related"]
-    }
+    resource = {"prefect.resource.id": "prelaunch.cluster.test", "prefect.resource.name": "test"}
+    related = [one["prefect.resource.id"] for one in refused["related"]]
+    assert resource == refused["resource"] and f"prefect.flow-run.{payload['flow_run_id']}" in related
     said = ("refused", "no_go", "FAIL", 1, ["node-1"])
     assert said == tuple(payload[key] for key in ("decision", "answer", "level", "exit_code", "culprits"))
     assert payload["headline"].startswith("NO-GO test") and payload["report"].endswith(".json")
@@ -102,9 +97,9 @@ def test_a_question_and_its_answer_are_events(
     assert ("launched", "succeeded") == (gone["decision"], gone["training_state"])
 
 
-@pytest.mark.usefixtures("prefect_backend")
+@pytest.mark.usefixtures("prefect_backend", "engine")
 def test_a_rejected_request_is_an_event_and_is_not_taken_for_silent(
-    tmp_path: Path, engine: Engine, sent: list[PrefectEvent]
+    tmp_path: Path, sent: list[PrefectEvent]
 ) -> None:
     """Of an unknown cluster where the gate file cannot be read. The process's last event comes after its heartbeats, also where the
     server's event of the end was earlier than those. The server looks at two events at once unless one names the other: of a run that
@@ -134,12 +129,9 @@ def test_a_rejected_request_is_an_event_and_is_not_taken_for_silent(
     assert events.RUN_ENDED not in str([one.expect for one in others])
 
 
+@pytest.mark.usefixtures("prefect_backend", "engine")
 def test_a_gate_of_a_terminal_is_watched_like_any_other(
-    prefect_backend: EmbeddedServer,
-    tmp_path: Path,
-    engine: Engine,
-    monkeypatch: pytest.MonkeyPatch,
-    sent: list[PrefectEvent],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[PrefectEvent]
 ) -> None:
     """On a server its run bears the tag that automations look for, and its heart beats as often as theirs."""
     monkeypatch.setenv("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "")
@@ -177,11 +169,8 @@ def test_a_payload_is_short_and_holds_no_secret(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(events, "emit_event", keep)
     monkeypatch.setenv("SOME_TOKEN", "hunter2hunter2")
-    emit_gate_event(
-        GateEvent.REFUSED,
-        *ABOUT,
-        {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]},
-    )
+    said = {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]}
+    emit_gate_event(GateEvent.REFUSED, *ABOUT, said)
 
     payload = sent[0]["payload"]
     assert "hunter2" not in str(payload) and len(payload["headline"]) == TEXT_CHARACTERS
@@ -202,13 +191,8 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
     expected = set(reap["triggers"][0]["expect"])
 
     names = {*map(finish.decision_name, Decision), *finish.ENDING_NAMES.values()}
-    assert {f"prefect.flow-run.{name}" for name in names} <= expected
-    assert {
-        "prefect.flow-run.heartbeat",
-        "prefect.flow-run.Crashed",
-        "prefect.flow-run.Cancelled",
-        events.RUN_ENDED,
-    } <= expected
+    names |= {"heartbeat", "Crashed", "Cancelled"}
+    assert {events.RUN_ENDED, *(f"prefect.flow-run.{name}" for name in names)} <= expected
 
 
 def _shown() -> list[Any]:
@@ -222,24 +206,18 @@ def _shown() -> list[Any]:
 
 def _of_gate(world: World, event: GateEvent, gate_id: str) -> dict[str, Any]:
     """The event of that gate, once it is there."""
-    found: list[dict[str, Any]] = []
 
-    def there() -> bool:
-        found[:] = [one for one in world.events(event.value) if one["payload"]["gate_id"] == gate_id]
-        return bool(found)
+    def there() -> list[dict[str, Any]]:
+        return [one for one in world.events(event.value) if one["payload"]["gate_id"] == gate_id]
 
-    until(there, 15, world.log, f"{event.value} of {gate_id}", 0.2)
-    return found[0]
+    return until(there, f"{event.value} of {gate_id}", 15, 0.2)[0]
 
 
 def _started(world: World, deployment: str) -> dict[str, Any]:
     """The first run of a deployment."""
-    found: list[dict[str, Any]] = []
+    body = {"flow_runs": {"deployment_id": {"any_": [deployment]}}}
 
-    def there() -> bool:
-        body = {"flow_runs": {"deployment_id": {"any_": [deployment]}}}
-        found[:] = world.api.post("/flow_runs/filter", json=body).json()
-        return bool(found)
+    def there() -> list[dict[str, Any]]:
+        return list(world.api.post("/flow_runs/filter", json=body).json())
 
-    until(there, 15, world.log, "the deployment was started", 0.2)
-    return found[0]
+    return until(there, "the deployment was started", 15, 0.2)[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +11,16 @@ import pytest
 
 from checks.documents.answer import AnswerWord
 from checks.model import Answer
+from tasks import in_job as agreeing
 from tasks.gate.outcome import Decision, GateOutcome
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
 from tasks.store.folder import FolderStore
 from tasks.store.history import listed
-from tests.flows.driving import cancelled, gate_it
+from tests.flows.driving import cancelled, gate_it, kept, page
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
+from tests.tasks.sessions import answer
 
 __all__ = ["in_job"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "play", "in_job")
@@ -42,13 +43,12 @@ def test_a_start_after_a_repair_is_judged_by_itself(tmp_path: Path, engine: Engi
 
     _, outcome = gate_it(fake_gate(tmp_path))
     refused, _ = listed(FolderStore(tmp_path / "store")).records
-    page = (tmp_path / "store" / "pages" / f"{refused.gate_id}.txt").read_text()
+    sent = (tmp_path / "store" / "pages" / f"{refused.gate_id}.txt").read_text()
 
     assert (0, ["s1", "s2", "s3"]) == (outcome.code, attempts(tmp_path, outcome))
-    kept = tmp_path / "store" / "gates" / outcome.gate_id / "attempts"
-    answers = [json.loads((kept / token / "verdict.json").read_bytes())["level"] for token in ("s1", "s2")]
-    assert ["FAIL", "FAIL"] == answers
-    assert page.startswith("NO-GO test: node-1, rank 3") and refused.report in page
+    for token in ("s1", "s2"):
+        assert "FAIL" == kept(tmp_path, outcome, f"attempts/{token}/verdict.json")["level"]
+    assert sent.startswith("NO-GO test: node-1, rank 3") and refused.report in sent
 
 
 def test_too_many_no_gos_end_the_job(tmp_path: Path, engine: Engine) -> None:
@@ -58,8 +58,8 @@ def test_too_many_no_gos_end_the_job(tmp_path: Path, engine: Engine) -> None:
     _, outcome = gate_it(fake_gate(tmp_path, more="max_attempts = 2"))
 
     assert (1, ["s1", "s2"]) == (outcome.code, attempts(tmp_path, outcome))
-    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    assert "node-1, rank 3" in page and "no-go 2 of 2: the job was ended" in page
+    sent = page(tmp_path, outcome)
+    assert "node-1, rank 3" in sent and "no-go 2 of 2: the job was ended" in sent
     assert engine.idle
 
 
@@ -78,14 +78,14 @@ def test_the_next_job_does_without_the_nodes_that_failed(
     first = "train" if placement is Placement.IN_JOB else "check"
     jobs = {name.removeprefix(f"{outcome.gate_id}-"): job.exclude for name, job in engine.jobs.items()}
     refused, launched = listed(FolderStore(tmp_path / "store")).records
-    page = (tmp_path / "store" / "pages" / f"{refused.gate_id}.txt").read_text()
+    sent = (tmp_path / "store" / "pages" / f"{refused.gate_id}.txt").read_text()
 
     assert (("node-1",), outcome.gate_id) == (refused.condemned, launched.gate_id)
-    assert refused.report in page and launched.report not in page
+    assert refused.report in sent and launched.report not in sent
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
     assert (jobs[f"{first}-1"], jobs[f"{first}-2"]) == ((), ("ip-10-0-0-7",))
     assert "excluded after a refusal: node-1" in outcome.reason
-    assert "NO-GO" in page.splitlines()[0] and "node-1, rank 3" in page
+    assert "NO-GO" in sent.splitlines()[0] and "node-1, rank 3" in sent
     assert engine.idle
 
 
@@ -103,11 +103,12 @@ def test_attempts_without_the_nodes_that_failed_are_counted(tmp_path: Path, engi
 def test_refusal_stands_when_slurm_has_no_other_nodes(tmp_path: Path, engine: Engine) -> None:
     """Slurm refuses a job that it could never start; that is no rejection of the request."""
     engine.excludes_failed, engine.parts = True, ["wrong"]
-    engine.hook = lambda verb, job: (
-        engine.refusals.append(LaunchRejected("Requested node configuration is not available"))
-        if (verb, job[-8:]) == ("submit", "-train-2")
-        else None
-    )
+
+    def hook(verb: str, job: str) -> None:
+        if (verb, job[-8:]) == ("submit", "-train-2"):
+            engine.refusals.append(LaunchRejected("Requested node configuration is not available"))
+
+    engine.hook = hook
 
     state, outcome = gate_it(fake_gate(tmp_path))
 
@@ -125,13 +126,9 @@ def test_the_stricter_gate_stops_the_job(tmp_path: Path, engine: Engine) -> None
     assert 1 == outcome.code
     assert "the gate is stricter" in outcome.reason
     assert ("cancel", f"{outcome.gate_id}-train-1") in engine.calls
-    kept = tmp_path / "store" / "gates" / outcome.gate_id / "attempts" / "s1" / "disagreement.json"
-    said = json.loads(kept.read_bytes())
-    assert ("no_go", "go", True) == (
-        said["gate"]["answer"],
-        said["nodes"]["node-0"]["answer"],
-        said["stopped"],
-    )
+    said = kept(tmp_path, outcome, "attempts/s1/disagreement.json")
+    assert ("no_go", "go") == (said["gate"]["answer"], said["nodes"]["node-0"]["answer"])
+    assert True is said["stopped"]
 
 
 def test_observe_mode_stops_nothing(tmp_path: Path, engine: Engine) -> None:
@@ -141,14 +138,13 @@ def test_observe_mode_stops_nothing(tmp_path: Path, engine: Engine) -> None:
     _, outcome = gate_it(fake_gate(tmp_path, policy='mode = "observe"'))
 
     assert (Decision.OBSERVED, 0, 0) == (outcome.decision, outcome.code, engine.count("cancel"))
-    assert "train-1 pending" in (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    assert "train-1 pending" in page(tmp_path, outcome)
 
 
 def test_unanswered_question_makes_the_nodes_of_the_job_refuse(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The nodes are told so, and the job ends."""
-    from tasks import in_job as agreeing
 
     async def nobody(*_: object) -> None:
         return None
@@ -159,9 +155,8 @@ def test_unanswered_question_makes_the_nodes_of_the_job_refuse(
     _, outcome = gate_it(fake_gate(tmp_path, on_warn="ask"), ask_minutes=1)
 
     assert Decision.AWAITING is outcome.decision
-    assert [(AnswerWord.REFUSE, "nobody answered in 1 minutes")] == [
-        (said.word, said.why) for said in engine.answers
-    ]
+    (said,) = engine.answers
+    assert (AnswerWord.REFUSE, "nobody answered in 1 minutes") == (said.word, said.why)
     assert engine.idle
 
 
@@ -174,13 +169,7 @@ def test_a_cancelled_gate_ends_the_job(tmp_path: Path, engine: Engine) -> None:
 
 def test_an_answer_about_one_start_is_none_about_the_next(tmp_path: Path, engine: Engine) -> None:
     """Ada let the first start train; when its engine begins again and that one fails, nobody's word is in the record."""
-    from tasks import in_job as agreeing
-    from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
-
-    word = ApprovalAnswer(
-        1, "g", "k", ApprovalAction.LAUNCH, "Ada", AnswerChannel.PREFECT, False, "a reason", 0.0
-    )
-    session: Any = SimpleNamespace(checking="job", answer=word)
+    session: Any = SimpleNamespace(checking="job", answer=answer())
     refused: Any = SimpleNamespace(verdict=SimpleNamespace(answer=Answer.NO_GO))
 
     assert asyncio.run(agreeing.hand_answer_to_nodes(session, refused, JobStarts(), 1)) is None
@@ -197,9 +186,8 @@ def test_interruptions_of_the_training_are_no_refusals(tmp_path: Path, engine: E
     assert ["s1", "s2", "s3", "s4"] == attempts(tmp_path, outcome)
     assert [f"{outcome.gate_id}-train-1"] == list(engine.jobs) == list(engine.handed)
     assert outcome.training is not None and JobState.SUCCEEDED is outcome.training.state
-    kept = tmp_path / "store" / "gates" / outcome.gate_id
-    assert "start 4 of 4" in json.loads((kept / "outcome.json").read_bytes())["placement"]["proof"]
-    assert "Start 4 of 4." in (kept / "report.html").read_text()
+    assert "start 4 of 4" in kept(tmp_path, outcome)["placement"]["proof"]
+    assert "Start 4 of 4." in (tmp_path / "store" / "gates" / outcome.gate_id / "report.html").read_text()
 
 
 def test_starts_that_their_nodes_refuse_are_counted_after_a_go(tmp_path: Path, engine: Engine) -> None:
@@ -219,13 +207,12 @@ def test_no_training_is_denied_that_may_have_started(tmp_path: Path, engine: Eng
 
     _, outcome = gate_it(fake_gate(tmp_path))
     job = f"{outcome.gate_id}-train-1"
-    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    kept = json.loads((tmp_path / "store" / "gates" / outcome.gate_id / "outcome.json").read_bytes())
+    sent = page(tmp_path, outcome)
 
-    assert "It is not known whether the training was started" in page
-    assert "Training was not started." not in page and "Training: was not started" not in page
-    assert "succeeded" == kept["training"]["state"]
-    assert f"The engine says of job {job}: succeeded" in page
+    assert "It is not known whether the training was started" in sent
+    assert "Training was not started." not in sent and "Training: was not started" not in sent
+    assert "succeeded" == kept(tmp_path, outcome)["training"]["state"]
+    assert f"The engine says of job {job}: succeeded" in sent
 
 
 def test_stricter_nodes_train_nothing(tmp_path: Path, engine: Engine) -> None:

@@ -48,7 +48,6 @@ pytestmark = pytest.mark.usefixtures("without_prefect", "play")
 NOBODY = 1 << 22  # above every pid of Linux
 
 
-@pytest.mark.usefixtures("without_prefect", "play")
 def test_a_job_that_somebody_stopped_before_it_reported_cannot_tell(tmp_path: Path, engine: Engine) -> None:
     """With the engine's words, and without a word against a machine."""
     engine.endings = [dataclasses.replace(FAILED, trouble=Trouble.STOPPED)]
@@ -60,10 +59,8 @@ def test_a_job_that_somebody_stopped_before_it_reported_cannot_tell(tmp_path: Pa
     first = outcome.judged.report.ends[0]
     assert first == NodeEnd("node-0", None, "the last words of node-0", first.said)
     assert first.said.startswith("its job failed ")
-    assert (
-        f"states of {outcome.gate_id}-check-1, reported by the engine: Starting; Failed: why"
-        in outcome.judged.report.collection[1]
-    )
+    states = f"states of {outcome.gate_id}-check-1, reported by the engine: Starting; Failed: why"
+    assert states in outcome.judged.report.collection[1]
     assert {Cause.EVIDENCE} == {finding.cause for finding in outcome.judged.verdict.findings}
 
 

@@ -26,10 +26,8 @@ def test_the_training_gets_the_pool_and_it_is_proven(tmp_path: Path, engine: Eng
     check, train = f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1"
     assert (Decision.LAUNCHED, 0, check) == (outcome.decision, outcome.code, engine.jobs[train].predecessor)
     assert outcome.placement is not None
-    assert (
-        f"{train} reused the machines of {check}",
-        "all 2 hosts confirmed: boot id",
-    ) == outcome.placement.proof
+    reused = f"{train} reused the machines of {check}"
+    assert (reused, "all 2 hosts confirmed: boot id") == outcome.placement.proof
     said = {"kind": "pooled", "proof": list(outcome.placement.proof)}
     assert said == kept(tmp_path, outcome, "outcome.json")["placement"]
     assert engine.idle and check in engine.handed
@@ -42,10 +40,8 @@ def test_a_pool_that_the_training_does_not_get_is_released(tmp_path: Path, engin
 
     _, outcome = gate_it(fake_gate(tmp_path))
 
-    assert (
-        outcome.placement is not None
-        and "does not have the machines that passed" in outcome.placement.proof[0]
-    )
+    assert outcome.placement is not None
+    assert "does not have the machines that passed" in outcome.placement.proof[0]
     assert (1, Decision.REFUSED) == (outcome.code, outcome.decision)
     assert "other machines than those that passed" in page(tmp_path, outcome)
     assert engine.idle
@@ -54,13 +50,9 @@ def test_a_pool_that_the_training_does_not_get_is_released(tmp_path: Path, engin
 def test_a_training_that_is_handed_over_keeps_its_machines(tmp_path: Path, engine: Engine) -> None:
     """Nothing is cancelled, and the pool of its checks is not released."""
     _, outcome = gate_it(fake_gate(tmp_path), wait="started")
-    ended = [
-        call
-        for call in engine.calls
-        if call[0] == "cancel" or ("-check-" in call[1] and call[0] == "release")
-    ]
+    released = [job for verb, job in engine.calls if verb == "release" and "-check-" in job]
 
-    assert (0, []) == (outcome.code, ended)
+    assert (0, 0, []) == (outcome.code, engine.count("cancel"), released)
     assert Keeping.TAKEN is engine.kept[f"{outcome.gate_id}-check-1"].keeping
 
 
@@ -77,17 +69,14 @@ def test_a_gate_cancelled_in_any_phase_leaves_nothing(tmp_path: Path, engine: En
 
 def test_preflight_failure_rejects_the_gate_with_its_remedy(tmp_path: Path, engine: Engine) -> None:
     """Nothing was started; what could not be seen is kept."""
-    engine.lines = (
-        PreflightCheck(
-            "quota", PreflightResult.WRONG, "ml.p5.48xlarge for training warm pool usage is 0.", "Ask for 4."
-        ),
-        PreflightCheck("role", PreflightResult.UNSEEN, "iam:GetRole was denied."),
-    )
+    problem = "ml.p5.48xlarge for training warm pool usage is 0."
+    quota = PreflightCheck("quota", PreflightResult.WRONG, problem, "Ask for 4.")
+    engine.lines = (quota, PreflightCheck("role", PreflightResult.UNSEEN, "iam:GetRole was denied."))
 
     state, outcome = gate_it(fake_gate(tmp_path))
 
     assert ("Rejected", 2, {}) == (state.name, outcome.code, engine.jobs)
-    assert "quota: ml.p5.48xlarge for training warm pool usage is 0. Ask for 4." in outcome.reason
+    assert f"quota: {problem} Ask for 4." in outcome.reason
     assert "unseen" == kept(tmp_path, outcome, "preflight.json")[1]["result"]
 
 

@@ -20,11 +20,13 @@ from tasks.text.redact import redact
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.flows.answering import answer_all, form
-from tests.flows.driving import gate_it, kept, request_of, run
+from tests.flows.cli.conftest import Captured
+from tests.flows.driving import cancelled, gate_it, kept, request_of
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
+Logged = pytest.LogCaptureFixture
 
 
 @pytest.fixture
@@ -76,20 +78,19 @@ def test_an_incident_opens_with_a_refusal_and_closes_with_a_go(
     (incident,) = pagerduty.open(key)
 
     assert ("prelaunch/test/node-1", "critical") == (incident.dedup_key, incident.payload["severity"])
-    assert ["pagerduty: incident prelaunch/test/node-1"] == kept(tmp_path, outcome, "outcome.json")["told"][
-        "told"
-    ]
+    notified = kept(tmp_path, outcome)["told"]["told"]
+    assert ["pagerduty: incident prelaunch/test/node-1"] == notified
     engine.parts = ["healthy"]
     _, outcome = gate_it(path)
 
     assert ([], []) == (pagerduty.open(key), pagerduty.incidents[owner])
-    assert ["pagerduty: 1 incident resolved"] == kept(tmp_path, outcome, "outcome.json")["told"]["told"]
+    assert ["pagerduty: 1 incident resolved"] == kept(tmp_path, outcome)["told"]["told"]
     assert [] == [file for file in (tmp_path / "store").rglob("*.*") if key.encode() in file.read_bytes()]
 
 
 @pytest.mark.usefixtures("without_prefect")
 def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
-    tmp_path: Path, engine: Engine, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The go is a go, and resolves; what is left is another matter, which it does not resolve."""
 
@@ -102,20 +103,13 @@ def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
     _, outcome = gate_it(told_gate(tmp_path, pagerduty))
     (incident,) = pagerduty.open(owner)
 
-    assert (0, f"prelaunch/test/machines-still-billed/{outcome.gate_id}") == (
-        outcome.code,
-        incident.dedup_key,
-    )
+    key = f"prelaunch/test/machines-still-billed/{outcome.gate_id}"
+    assert (0, key) == (outcome.code, incident.dedup_key)
     assert incident.payload["summary"].startswith("MACHINES MAY STILL BE BILLED: the machines of g-1")
 
 
 def test_missing_secrets_of_notifiers_are_reported_at_the_start(
-    tmp_path: Path,
-    engine: Engine,
-    pagerduty: PagerDuty,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch, capfd: Captured, caplog: Logged
 ) -> None:
     """On stderr and in the record, before anything is wrong; the gate goes on. The log of the run names its stages with their times:
     whoever diagnoses a run on a worker has nothing else.
@@ -166,13 +160,11 @@ def test_a_block_is_read_from_a_running_loop_and_from_a_thread() -> None:
     assert "key [removed]" == redact("key 31415926535", {})
 
 
-def test_a_block_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_block_that_is_not_there_is_named(caplog: Logged) -> None:
     """With what to do."""
     caplog.set_level(logging.CRITICAL)
-    with pytest.raises(
-        NotifyError,
-        match=r"block secret/nobody-made-it cannot be read \(ObjectNotFound\). Create it in Prefect's UI",
-    ):
+    message = r"block secret/nobody-made-it cannot be read \(ObjectNotFound\). Create it in Prefect's UI"
+    with pytest.raises(NotifyError, match=message):
         secret("block:secret/nobody-made-it")
 
 
@@ -195,11 +187,7 @@ def gate_with(slack: SlackServer, folder: Path, on_warn: str = "go", more: str =
 
 
 def test_a_refused_gate_is_one_message(
-    slack: SlackServer,
-    tmp_path: Path,
-    engine: Engine,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    slack: SlackServer, tmp_path: Path, engine: Engine, caplog: Logged, capfd: Captured
 ) -> None:
     """In its final state, with a thread; and the token is kept nowhere."""
     caplog.set_level(logging.DEBUG)
@@ -227,9 +215,8 @@ def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: P
     seen: list[list[str]] = []
 
     async def answer() -> Decision | None:
-        running = asyncio.create_task(
-            answer_all(request_of(path, ask_minutes=1), form("launch-anyway", "it is short"))
-        )
+        given = form("launch-anyway", "it is short")
+        running = asyncio.create_task(answer_all(request_of(path, ask_minutes=1), given))
         while not seen and not running.done():
             await asyncio.sleep(0.02)
             seen.extend(list(m.actions) for m in slack.posted() if m.actions)
@@ -241,12 +228,8 @@ def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: P
     assert seen[0] == ["prelaunch_refuse", "prelaunch_approve", "prelaunch_recheck"]
     assert message.text.startswith("launched, approved by Ada (Prefect's form, unverified): ASK test: node-1")
     assert message.actions == {}
-    assert (
-        len(
-            [reply for reply in slack.thread(message) if "Ada" in reply.text and "it is short" in reply.shown]
-        )
-        == 1
-    )
+    thread = slack.thread(message)
+    assert 1 == sum("Ada" in reply.text and "it is short" in reply.shown for reply in thread)
 
 
 def test_without_slack_nothing_else_changes(
@@ -269,17 +252,8 @@ def test_without_slack_nothing_else_changes(
 def test_a_cancelled_gate_does_not_seem_to_run_on(slack: SlackServer, tmp_path: Path, engine: Engine) -> None:
     """Nobody is paged, and the message says that the run stopped."""
     engine.parts = ["hang"]
-    path = gate_with(slack, tmp_path)
 
-    async def cancel() -> None:
-        running = asyncio.create_task(run(request_of(path)))
-        while not engine.count("state"):
-            await asyncio.sleep(0.02)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancel())
+    cancelled(gate_with(slack, tmp_path), engine, lambda verb, job: engine.count("state") > 1)
 
     assert slack.only().text.startswith("stopped test")
     assert slack.thread(slack.only()) == []

@@ -24,6 +24,8 @@ REBOOTED = "99999999-0000-1111-2222-333333333333"
 SITE = {"key": "nvidia.com/gpu", "effect": "PreferNoSchedule"}
 OWN = {"key": "sagemaker.amazonaws.com/node-health-status", "value": "Unschedulable", "effect": "NoSchedule"}
 
+LIMITS = "max_out_fraction = 0.7\nwait_minutes = 2.0\nask_minutes = 0.02\n"
+REMEDIATION = f'[remediation]\nmode = "act"\nmachines = "kubernetes"\n{LIMITS}'
 TRAINING = 'command = ["{python}", "-c", "print(\'trained\')"]'
 # The first life of the training loses a node; with "sick" that node computes wrongly from then on.
 TRAINS = """
@@ -105,9 +107,7 @@ def test_a_pinned_training_of_one_workload_gets_the_nodes_that_passed(
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
     assert turned and set(trained(cluster).values()) == tested
-    assert any(
-        "confirmed" in proof for proof in kept(tmp_path, outcome, "outcome.json")["placement"]["proof"]
-    )
+    assert any("confirmed" in proof for proof in kept(tmp_path, outcome)["placement"]["proof"])
     assert {node["identity"]["engine_boot_id"] for node in report["nodes"]} == {cluster.boot_id}
     assert cluster.server.names("secrets") == [] and cluster.running() == []
 
@@ -126,9 +126,8 @@ def test_every_start_of_a_resumed_job_is_gated(tmp_path: Path, breaks: bool) -> 
     with kubernetes(tmp_path / "cluster") as cluster:
         for node in cluster.server.objects["nodes"].values():
             node["metadata"]["labels"]["sagemaker.amazonaws.com/node-health-status"] = "Schedulable"
-        outcome = gate_of_few_checks(
-            gate_file(tmp_path, cluster, "in_job", "pytorchjob", more, training, sick)
-        )
+        path = gate_file(tmp_path, cluster, "in_job", "pytorchjob", more, training, sick)
+        outcome = gate_of_few_checks(path)
         lines = {line for rows in cluster.server.logs.values() for _, line in rows}
     trained = {line.removeprefix("trained in ") for line in lines if line.startswith("trained in ")}
     (out,) = (tmp_path / "shared" / "jobs").glob("*/out")
@@ -177,9 +176,8 @@ class HyperPod:
 
 
 @pytest.fixture
-def hyperpod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HyperPod]:
+def hyperpod(tmp_path: Path) -> Iterator[HyperPod]:
     """Three nodes that HyperPod watches, with a taint of the site's own; worker-1 computes wrongly."""
-    few_checks.take_least(monkeypatch)
     sick, folder = tmp_path / "sick", tmp_path / "cluster"
     sick.mkdir()
     folder.mkdir()
@@ -202,11 +200,7 @@ def file_of(folder: Path, hyperpod: HyperPod) -> Path:
     policy["checks"][few_checks.adds.name]["rules"][0]["action"] = "reboot"
     rules.write_text(json.dumps(policy))
     options = f'{{ hyperpod = true, kubeconfig_file = "{hyperpod.cluster.kubeconfig}" }}'
-    path.write_text(
-        path.read_text()
-        + '[remediation]\nmode = "act"\nmachines = "kubernetes"\nmax_out_fraction = 0.7\nwait_minutes = 2.0\nask_minutes = 0.02\n'
-        f"options = {options}\n"
-    )
+    path.write_text(f"{path.read_text()}{REMEDIATION}options = {options}\n")
     return path
 
 
@@ -235,14 +229,10 @@ def test_a_sick_node_is_fenced_rebooted_by_hyperpod_proven_and_given_back(
     assert {(act.node, act.gate_id) for act in acts} == {("worker-1", gate_id)}
     assert [act.proof.value for act in acts if act.proof] == ["failed", "passed"]
     assert acts[-2].found.boot_id == REBOOTED
-    assert fenced["spec"] == {
-        "unschedulable": True,
-        "taints": [SITE, {"key": TAINT, "value": gate_id, "effect": "NoSchedule"}],
-    }
+    taints = [SITE, {"key": TAINT, "value": gate_id, "effect": "NoSchedule"}]
+    assert fenced["spec"] == {"unschedulable": True, "taints": taints}
     assert fenced["metadata"]["annotations"][MARK].startswith(f"prelaunch: {gate_id} ")
     for name, node in server.objects["nodes"].items():
-        assert (node["spec"], node["metadata"]["labels"]) == (
-            before[name]["spec"],
-            before[name]["metadata"]["labels"],
-        )
+        assert node["spec"] == before[name]["spec"]
+        assert node["metadata"]["labels"] == before[name]["metadata"]["labels"]
         assert node["metadata"]["annotations"] == {"site": "kept"}

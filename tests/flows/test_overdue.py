@@ -29,10 +29,8 @@ def _parked(folder: Path, deadline: float) -> tuple[Path, str]:
     _, outcome = gate_it(path)
     context, gate_id = open_gate_context(request_of(path)), outcome.gate_id
     (folder / "store" / "gates" / gate_id / "outcome.json").unlink()
-    keep_question(
-        context.store,
-        Question(1, gate_id, "test", "test", RUN, "k", "said", False, deadline - 60, deadline, (), ()),
-    )
+    of = (1, gate_id, "test", "test", RUN, "k", "said", False)
+    keep_question(context.store, Question(*of, deadline - 60, deadline, (), ()))
     with open_session(request_of(path), RUN) as session:
         lease = dataclasses.replace(session.renewal.lease, gate_id=gate_id, owner=DEAD)
     held = leases.acquire(context.store, lease, lambda _: (), lambda _: None)
@@ -70,17 +68,12 @@ def test_a_gate_file_that_was_changed_closes_the_question(tmp_path: Path, engine
     path, gate_id = _parked(tmp_path, time.time() + 600)
     _let_warnings_go(tmp_path)
 
-    with pytest.raises(
-        LeaseLost,
-        match="the gate file, its policy or the version of Prelaunch was changed while its question waited",
-    ):
+    change = "was changed while its question waited"
+    with pytest.raises(LeaseLost, match=f"the gate file, its policy or the version of Prelaunch {change}"):
         open_session(request_of(path), RUN, resumed=True)
 
-    kept = json.loads((tmp_path / "store" / "gates" / gate_id / "outcome.json").read_bytes())
-    assert kept["decision"] == "refused"
-    assert "was changed while its question waited" in kept["approval"]["reason"]
-    assert (
-        "was changed while its question waited"
-        in (tmp_path / "store" / "pages" / f"{gate_id}.txt").read_text()
-    )
-    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+    store = tmp_path / "store"
+    kept = json.loads((store / "gates" / gate_id / "outcome.json").read_bytes())
+    assert kept["decision"] == "refused" and change in kept["approval"]["reason"]
+    assert change in (store / "pages" / f"{gate_id}.txt").read_text()
+    assert not list((store / "leases").rglob("*.json"))

@@ -15,7 +15,6 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, StateType
 
-from tasks import reap as clearing
 from tasks import reap as reaping
 from tasks.gate.context import open_gate_context
 from tasks.gate.jobs import check_job
@@ -87,7 +86,7 @@ def test_an_engine_that_does_not_answer_is_asked_again_and_then_told(
         asked.append(name)
         raise EngineUnavailable("the engine does not answer. See that it runs.")
 
-    monkeypatch.setattr(clearing, "end_jobs", end_jobs.with_options(retries=2, retry_delay_seconds=0))
+    monkeypatch.setattr(reaping, "end_jobs", end_jobs.with_options(retries=2, retry_delay_seconds=0))
     monkeypatch.setattr(engine, "cancel", silent)
     first = _reaped(run, "silent")
     monkeypatch.setattr(engine, "cancel", real)
@@ -127,7 +126,7 @@ def test_jobs_that_somebody_adopted_are_his(
 
     looked = asyncio.run(liveness_of(open_gate_context(request).store, run))
     monkeypatch.setattr(leases, "lease_of_run", outrun)
-    said = clearing._end_jobs(open_gate_context(request), run)
+    said = reaping._end_jobs(open_gate_context(request), run)
     left = not engine.idle
 
     assert ("gone", "another gate has taken over its jobs", True) == (looked.value, said, left)
@@ -233,9 +232,8 @@ def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
     async def ordered() -> tuple[set[UUID], list[UUID]]:
         async with get_client() as client:
             flow = await client.create_flow(reap)
-            made = {
-                await client.create_deployment(flow, name, tags=["prelaunch"]) for name in ("here", "reap")
-            }
+            names = ("here", "reap")
+            made = {await client.create_deployment(flow, name, tags=["prelaunch"]) for name in names}
             for _ in range(2):
                 await schedule_expiry(client, asked, question)
             chosen = FlowFilter(id=FlowFilterId(any_=[flow]))
@@ -286,9 +284,8 @@ async def _commissioning(request: GateRequest) -> tuple[str, str]:
         parent = await client.create_flow_run(commission, parameters=whole, state=Running())
         tie = await client.create_task_run(task(name="gate")(lambda: None), parent.id, "0")
         part = {"request": request.model_dump(mode="json")}
-        child = await client.create_flow_run(
-            gate, parameters=part, parent_task_run_id=tie.id, state=Running()
-        )
+        below: Any = {"parent_task_run_id": tie.id, "state": Running()}
+        child = await client.create_flow_run(gate, parameters=part, **below)
     return str(parent.id), str(child.id)
 
 
@@ -340,33 +337,23 @@ def test_a_gate_that_another_run_took_over_and_ended_pages_nobody(tmp_path: Path
     context = open_gate_context(request)
     asyncio.run(_announced(run, "test-1", context.address))
     keep_request(context.store, "test-1", request, str(UUID(int=7)))
-    context.store.put(
-        outcome_key("test-1"), json.dumps({"decision": "launched", "reason": "GO test: all is well"}).encode()
-    )
+    end = {"decision": "launched", "reason": "GO test: all is well"}
+    context.store.put(outcome_key("test-1"), json.dumps(end).encode())
 
     first, second = _reaped(run, "silent"), _reaped(run, "crashed")
 
     assert ("Reaped", "Crashed") == (first.name, _state(run).name), first.message
-    heir = UUID(int=7)
-    assert (
-        f"flow run {heir} has taken over its gate test-1 and has ended it (launched)" in _state(run).message
-    )
+    message = f"flow run {UUID(int=7)} has taken over its gate test-1 and has ended it (launched)"
+    assert message in _state(run).message
     assert "taken over" in second.message and not (tmp_path / "store" / "pages").exists()
 
 
 async def _announced(run: str, gate_id: str, store: str) -> None:
     """The status that a gate's run publishes as it begins."""
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import ArtifactCreate
 
-    said = {
-        "schema_version": 1,
-        "gate_id": gate_id,
-        "gate": "test",
-        "cluster": "test",
-        "store": store,
-        "phase": "running",
-    }
+    said = {"schema_version": 1, "gate_id": gate_id, "gate": "test", "store": store, "phase": "running"}
+    said["cluster"] = "test"
     text = f"The gate runs.\n\n```json\n{json.dumps(said)}\n```\n"
     made = ArtifactCreate(key="gate-run-test", type="markdown", data=text, flow_run_id=UUID(run))
     async with get_client() as client:

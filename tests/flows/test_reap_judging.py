@@ -97,9 +97,8 @@ def test_a_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
     _lease(alive, this_process("run-1"), time.time() - 3600)
     leases.release(free, _lease(free, ELSEWHERE, time.time()))
 
-    assert [RunLiveness.GONE, RunLiveness.LIVES, RunLiveness.FREE] == [
-        asyncio.run(liveness_of(store, "run-1")) for store in (gone, alive, free)
-    ]
+    found = [asyncio.run(liveness_of(store, "run-1")) for store in (gone, alive, free)]
+    assert [RunLiveness.GONE, RunLiveness.LIVES, RunLiveness.FREE] == found
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 3600.0])
@@ -141,9 +140,7 @@ def test_patience_outlasts_a_renewal() -> None:
 
 def _lease(store: FolderStore, owner: Owner, renewed_at: float) -> HeldLease:
     """What flow run run-1 holds, renewed at that time of its owner's clock."""
-    expires_at = renewed_at + leases.TTL_S
-    wanted = Lease(
-        1, "c", "gate-1", 1, "d", "c.toml", False, ENGINE, owner, renewed_at, renewed_at, expires_at
-    )
+    times = (renewed_at, renewed_at, renewed_at + leases.TTL_S)
+    wanted = Lease(1, "c", "gate-1", 1, "d", "c.toml", False, ENGINE, owner, *times)
     held = leases.acquire(store, wanted, lambda lease: (), lambda lease: None)
     return leases.bind_run(store, held, "run-1")

@@ -20,6 +20,7 @@ from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tasks.store.records import RETEST_CLUSTER
+from tests.flows.cli.conftest import Captured
 from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine_of, fake_gate
@@ -46,15 +47,26 @@ def gate_file(folder: Path, more: str = ACTS, policy: str = "") -> Path:
 
 
 def remedy(path: Path, gate_id: str = "", open_only: bool = False) -> Any:
+    """Run the flow for this gate file."""
+    return run_flow(RemedyRequest(gate_file=str(path), gate_id=gate_id, open_only=open_only))
+
+
+def run_flow(request: RemedyRequest) -> Any:
     """Run the flow to its end."""
     from flows.remedy import remedy as flow
-
-    request = RemedyRequest(gate_file=str(path), gate_id=gate_id, open_only=open_only)
 
     async def run() -> Any:
         return await flow(request, return_state=True)
 
     return asyncio.run(run())
+
+
+def opened(path: Path, gate_id: str = "") -> Any:
+    """The work of a process that died once its cases were open."""
+    request = RemedyRequest(gate_file=str(path), gate_id=gate_id)
+    work = remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested"))
+    remedies.open_cases(work)
+    return work
 
 
 def records(path: Path) -> Records:
@@ -93,7 +105,7 @@ def refused(refused_once: tuple[Path, str]) -> Refused:
 
 
 def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: Captured
 ) -> None:
     """The re-test is a gate with a partner, below the remediation; it pages nobody, and its lock is its own. The command shows each
     act, and ends with 0 for a node that serves again, with 2 for what cannot be done.
@@ -153,10 +165,8 @@ def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_bac
         from flows.remedy import remedy as flow
 
         run = asyncio.ensure_future(flow(RemedyRequest(gate_file=str(path)), return_state=True))
-        for _ in range(600):
+        while not run.done() and (not engine.jobs or engine.idle):
             await asyncio.sleep(0.05)
-            if engine.jobs and not engine.idle:
-                break
         run.cancel()
         await asyncio.wait({run})
         assert run.done()
@@ -172,11 +182,7 @@ def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_bac
 
 @pytest.mark.usefixtures("without_prefect")
 def test_mode_plan_prints_the_steps_and_does_nothing(
-    tmp_path: Path,
-    refused: Refused,
-    machines: TwoMachines,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default. No engine is asked: a worker without Slurm's commands would wait for it for hours."""
     path = gate_file(tmp_path, "")
@@ -193,11 +199,8 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
     assert "nothing was done" in said.err
     assert 0 == main(["repair", "run", str(path), "--format", "json"])
     (case,) = json.loads(capsys.readouterr().out)["cases"]
-    assert ("node-1", "fence", "return") == (
-        case["node"],
-        case["steps"][0]["rung"],
-        case["steps"][-1]["rung"],
-    )
+    first, *_, last = case["steps"]
+    assert ("node-1", "fence", "return") == (case["node"], first["rung"], last["rung"])
     assert [] == machines.calls
     assert () == records(path).journal().cases
 
@@ -208,8 +211,7 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
 ) -> None:
     """Its training may run for days. Of two gates of the file that condemned the same node, only the newer one is started."""
     path = gate_file(tmp_path, ACTS + "resume = true\n")
-    request = RemedyRequest(gate_file=str(path), gate_id=refuse(path, engine))
-    remedies.open_cases(remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested")))
+    opened(path, refuse(path, engine))
     newer = refuse(path, engine)
     held: list[bool] = []
     again = remedies.start_again
@@ -220,10 +222,8 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
 
     monkeypatch.setattr("flows.remedy.start_again", started)
     state = remedy(path, newer)
-    ends = [
-        json.loads(one.read_bytes())["decision"]
-        for one in (tmp_path / "store" / "gates").glob("*/outcome.json")
-    ]
+    files = (tmp_path / "store" / "gates").glob("*/outcome.json")
+    ends = [json.loads(one.read_bytes())["decision"] for one in files]
 
     assert ("Repaired", [False]) == (state.name, held)
     assert 1 == ends.count("launched")
@@ -279,12 +279,7 @@ def test_remedy_rejects_gates_it_does_not_act_on_with_the_reason(
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
     monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
 
-    async def run() -> Any:
-        from flows.remedy import remedy as flow
-
-        return await flow(RemedyRequest(gate_file="gate", store=str(tmp_path / "store")), return_state=True)
-
-    state = asyncio.run(run())
+    state = run_flow(RemedyRequest(gate_file="gate", store=str(tmp_path / "store")))
     assert ("Rejected", True) == (state.name, "cannot be chosen for a deployment" in state.message)
     assert (before, [], ()) == (page.read_text(), machines.calls, records(path).journal().cases)
 
@@ -296,9 +291,7 @@ def test_remedy_runs_once_at_a_time_for_each_cluster(
     """Another process that lives holds the lock."""
     path = gate_file(tmp_path)
     refused(path)
-    request = RemedyRequest(gate_file=str(path))
-    work = remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested"))
-    remedies.open_cases(work)
+    work = opened(path)
     with remedies.remedy_lock(work, ""):
         held = json.loads((tmp_path / "store" / "leases" / "test.remedy.json").read_text())
         other = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
@@ -313,7 +306,7 @@ def test_remedy_runs_once_at_a_time_for_each_cluster(
 
 @pytest.mark.usefixtures("without_prefect")
 def test_a_person_closes_the_breaker_in_the_terminal(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: Captured
 ) -> None:
     """Who it was is kept, and what was judged before is not acted on."""
     path = gate_file(tmp_path)
@@ -347,8 +340,7 @@ def test_the_schedule_goes_on_with_what_was_interrupted_and_begins_nothing(
     assert ("NothingToDo", True, []) == (state.name, state.is_completed(), machines.calls)
     assert ((), ()) == (records(path).journal().cases, records(path).acts())
 
-    request = RemedyRequest(gate_file=str(path))
-    remedies.open_cases(remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested")))
+    opened(path)
     acting = path.read_text()
     path.write_text(acting.replace('mode = "act"', 'mode = "plan"'))
     planned = remedy(path, open_only=True)

@@ -56,11 +56,8 @@ def test_an_instance_replaced_inside_of_the_pool_is_checked_again_in_place(
         _, train = names(outcome)
 
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
-        assert any(
-            "the machines are not as they were when they passed" in line
-            for lines in cloud.log(train).values()
-            for line in lines
-        )
+        lines = [line for host in cloud.log(train).values() for line in host]
+        assert any("the machines are not as they were when they passed" in line for line in lines)
         assert "confirmed" not in str(kept(tmp_path, outcome, "outcome.json")["placement"]["proof"])
 
 
@@ -73,9 +70,8 @@ def test_hosts_that_changed_places_in_the_pool_are_the_same_machines(
         path = cloud_gate(tmp_path, cloud)
         _, outcome = gate_there(path)
 
-        assert (Decision.LAUNCHED, 2) == (outcome.decision, len((tmp_path / "runs").read_text().split())), (
-            outcome.reason
-        )
+        runs = (tmp_path / "runs").read_text().split()
+        assert (Decision.LAUNCHED, 2) == (outcome.decision, len(runs)), outcome.reason
         assert "all 2 hosts confirmed" in str(kept(tmp_path, outcome, "outcome.json")["placement"]["proof"])
 
 
@@ -96,9 +92,8 @@ def test_two_gates_at_once_on_one_account(tmp_path: Path, account: Account) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "phase", ["Training", "pool"]
-)  # each phase, with another engine: test_gate_pooled.py
+# Each phase, with another engine: test_gate_pooled.py.
+@pytest.mark.parametrize("phase", ["Training", "pool"])
 def test_cancelled_in_each_phase_nothing_is_left(tmp_path: Path, account: Account, phase: str) -> None:
     """SIGINT to the command: 130, no container runs, no pool is paid for."""
     part, dials = ("hang", {}) if phase == "Training" else ("healthy", {"pool_s": 4.0})

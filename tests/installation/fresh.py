@@ -15,30 +15,24 @@ from tests.checks.worlds import session_folder
 
 ROOT = Path(__file__).parents[2]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-SOURCES = (
-    "checks",
-    "container",
-    "deployments",
-    "flows",
-    "tasks",
-    "prelaunch.py",
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-)
+FOLDERS = ("checks", "container", "deployments", "flows", "tasks")
+FILES = ("prelaunch.py", "pyproject.toml", "README.md", "LICENSE")
+
+
+def sources(folder: Path, *more: str) -> Path:
+    """A copy of what the wheel is built from, and of more files, in a new folder."""
+    folder.mkdir(parents=True)
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (*FILES, *more):
+        shutil.copy(ROOT / name, folder)
+    return folder
 
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel from a copy of the sources, so that nothing that an earlier build left gets into it."""
-    for name in SOURCES:
-        source, copy = ROOT / name, folder / "sources" / name
-        if source.is_dir():
-            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, copy)
     words = ("wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", str(folder))
-    _run((*PIP, *words, str(folder / "sources")), folder)
+    _run((*PIP, *words, str(sources(folder / "sources"))), folder)
     (wheel,) = folder.glob("prelaunch-*.whl")
     return wheel
 
@@ -51,10 +45,8 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     """
     _run((sys.executable, "-m", "venv", "--without-pip", str(folder)), folder.parent)
     python = folder / "bin" / "python"
-    _run(
-        (*PIP, "--python", str(python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)),
-        folder,
-    )
+    words = ("install", "--no-deps", "--no-index", "--no-compile", str(wheel))
+    _run((*PIP, "--python", str(python), *words), folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return python.parent

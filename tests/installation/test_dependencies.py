@@ -8,7 +8,8 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
-from tests.installation.fresh import ROOT
+from tests.architecture import tree
+from tests.architecture.tree import ROOT
 
 # Each is a part of what boto3 and pydantic promise to their users, in the one version that they take.
 PARTS = {"botocore", "urllib3", "pydantic_core"}
@@ -18,13 +19,13 @@ OURS = {"checks", "container", "flows", "tasks", "prelaunch"}
 def imported() -> set[str]:
     """The top-level modules that the product imports and that are neither its own nor the standard library's."""
     found: set[str] = set()
-    for folder in ("checks", "container", "flows", "tasks"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_bytes())):
-                if isinstance(node, ast.Import):
-                    found.update(alias.name.partition(".")[0] for alias in node.names)
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.add(node.module.partition(".")[0])
+    for node in (
+        node for source in tree.sources("checks", "container", "flows", "tasks") for node in source.nodes
+    ):
+        if isinstance(node, ast.Import):
+            found.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
     return found - OURS - PARTS - set(sys.stdlib_module_names)
 
 

@@ -29,7 +29,7 @@ SOURCE = Path(sys.executable).parent
 LOCAL_POLICY = ROOT / "deployments" / "policies" / "local.toml"
 __all__ = ["installed"]
 
-PREFECT = str(Path(sys.executable).with_name("prefect"))
+PREFECT = str(SOURCE / "prefect")
 FILE = str(ROOT / "deployments" / "prefect.yaml")
 POOL = "prelaunch"
 
@@ -111,12 +111,10 @@ def test_deployments_load_prelaunchs_flows(tmp_path: Path, installed: Path) -> N
         (str(installed / "python"), "-c", LOAD, *sorted(entrypoints)), cwd=folder, env=environment(".", HOME=str(folder)),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    root = next(installed.parent.glob("lib/python*/site-packages"))
+    flows = next(installed.parent.glob("lib/python*/site-packages")) / "flows"
+    files = [str(flows / f"{name}.py") for name in ("commission", "gate", "reap", "remedy")]
 
-    assert [] == imported(folder), done.stderr
-    assert [
-        str(root / "flows" / f"{name}.py") for name in ("commission", "gate", "reap", "remedy")
-    ] == done.stdout.split(), done.stderr
+    assert ([], files) == (imported(folder), done.stdout.split()), done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -153,11 +153,9 @@ def summed_up(tried: Sequence[tuple[Mutant, Trial]], known: Sequence[Survivor], 
         here = [trial for mutant, trial in tried if mutant.module == module]
         killed = sum(trial.fate is not Fate.SURVIVED for trial in here)
         print(f"{killed:4d} of {len(here):3d} killed in {module} ({sum(one.seconds for one in here):.0f} s)")
-    for mutant in dead:
-        if mutant.key in listed:
-            print(
-                f"{mutant.module}: {mutant.original!r} ({mutant.change}) is killed now: remove it from {KNOWN.name}"
-            )
+    for mutant in (mutant for mutant in dead if mutant.key in listed):
+        what = f"{mutant.module}: {mutant.original!r} ({mutant.change})"
+        print(f"{what} is killed now: remove it from {KNOWN.name}")
     late = sum(trial.fate is Fate.TIMED_OUT for _, trial in tried)
     share = len(dead) / len(tried) if tried else 0.0
     print(

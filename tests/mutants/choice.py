@@ -30,15 +30,12 @@ def fast_tests(module: str, imports: Graph, root: Path) -> tuple[str, ...]:
         and step <= FARTHEST
         and is_fast(name, imports, root, name.startswith(own))
     ]
-    near = sorted(
-        fast,
-        key=lambda name: (
-            not name.startswith(own),
-            not name.startswith(f"tests.{folder}."),
-            steps[name],
-            name,
-        ),
-    )
+
+    def distance(name: str) -> tuple[bool, bool, int, str]:
+        beside = name.startswith(f"tests.{folder}.")
+        return not name.startswith(own), not beside, steps[name], name
+
+    near = sorted(fast, key=distance)
     return tuple(f"{name.replace('.', '/')}.py" for name in near[:MOST_FILES])
 
 

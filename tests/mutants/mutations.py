@@ -197,21 +197,19 @@ class _Finder:
             new = str(value + 1)
         else:
             return
-        old = self._lines.of(node)
-        yield (
-            [self._put(self._lines.start(node), self._lines.end(node), new.encode())],
-            f"{old.decode()} -> {new}",
+        old, edit = (
+            self._lines.of(node),
+            self._put(self._lines.start(node), self._lines.end(node), new.encode()),
         )
+        yield [edit], f"{old.decode()} -> {new}"
 
     def _member(self, node: ast.Attribute, name: str) -> Iterator[tuple[list[_Edit], str]]:
         members = self._enums.get(name, ())
         if node.attr in members and len(members) > 1:
             other = members[(members.index(node.attr) + 1) % len(members)]
             end = self._lines.end(node)
-            yield (
-                [self._put(end - len(node.attr), end, other.encode())],
-                f"{name}.{node.attr} -> {name}.{other}",
-            )
+            edit = self._put(end - len(node.attr), end, other.encode())
+            yield [edit], f"{name}.{node.attr} -> {name}.{other}"
 
     def _within(self, between: tuple[int, int], old: bytes, new: bytes) -> _Edit:
         """The operator between two operands; comments there are none."""

@@ -19,17 +19,18 @@ WEAK = "from planted.limit import passed\n\ndef test_weak():\n    assert passed(
 STRONG = "from planted.limit import passed\n\ndef test_strong():\n    assert passed(2) and not passed(3)\n"
 
 
+def write(folder: Path, files: dict[str, str]) -> None:
+    """These texts, below a folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Copy:
     """A copy of a tree with one function and two tests of it."""
     root = tmp_path / "root"
-    for name, text in {
-        "planted/limit.py": PLANTED.decode(),
-        "test_weak.py": WEAK,
-        "test_strong.py": STRONG,
-    }.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    write(root, {"planted/limit.py": PLANTED.decode(), "test_weak.py": WEAK, "test_strong.py": STRONG})
     markers = "\n".join(f"  {name}" for name in ("long", "alone", "root", "needs", "browser"))
     (root / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n")
     subprocess.run(("git", "init", "-q", str(root)), check=True)
@@ -81,9 +82,7 @@ FILES = {
 
 def test_the_nearest_fast_tests_come_first(tmp_path: Path) -> None:
     """The tests of the module itself, then those of its folder; none that starts a server or a process, by itself or by a helper."""
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write(tmp_path, FILES)
 
     assert (
         "tests/checks/judge/test_limit.py",

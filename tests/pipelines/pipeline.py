@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.installation.fresh import SOURCES
+from tests.installation.fresh import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_ACTIONS: Mapping[str, Path] = {}
@@ -24,8 +23,10 @@ EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 @dataclass
 class Played:
-    """What a job did: the steps that ran, and what the gate's step said in GitHub's own files."""
+    """Where and in which environment a job runs, its steps that ran, and what the gate's step said in GitHub's own files."""
 
+    where: Path = Path()
+    environment: Mapping[str, str] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -59,22 +60,21 @@ def play(
 
     `actions` are the folders in which the runner put the repositories of other actions ("owner/name@ref").
     """
-    played, given = Played(), {f"inputs.{key}": value for key, value in inputs.items()}
+    played, given = Played(where, environment), {f"inputs.{key}": value for key, value in inputs.items()}
     for step in job["steps"]:
         uses, name = step.get("uses", ""), step.get("name", step.get("uses", step.get("run", "")))
         if uses.startswith("./"):
-            _action(ROOT / uses / "action.yml", step.get("with", {}), given, where, environment, played)
+            _action(ROOT / uses / "action.yml", step.get("with", {}), given, played)
         elif found := next((name for name in actions if _is_of(uses, name)), None):
-            inside = uses.partition("@")[0].split("/", 2)[2]
-            path = actions[found] / inside / "action.yml"
-            _action(path, step.get("with", {}), given, where, environment, played)
+            path = actions[found] / uses.partition("@")[0].split("/", 2)[2] / "action.yml"
+            _action(path, step.get("with", {}), given, played)
         elif uses:
             continue  # other people's actions
         elif played.code:
             played.skipped.append(name)
         else:
             played.ran.append(name)
-            _run(step, given, where, environment, played)
+            _run(step, given, played)
     return played
 
 
@@ -86,13 +86,7 @@ def _is_of(uses: str, name: str) -> bool:
 
 def fetched(folder: Path) -> Path:
     """This repository as a runner fetches it for an action, or pip for a requirement: a folder of its own."""
-    folder.mkdir(parents=True)
-    for name in (*SOURCES, "constraints.txt"):
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, folder)
-    return folder
+    return sources(folder, "constraints.txt")
 
 
 def without_network(folder: Path) -> dict[str, str]:
@@ -101,11 +95,8 @@ def without_network(folder: Path) -> dict[str, str]:
     config.write_text(
         "[global]\nno-index = true\n[install]\nno-deps = true\nno-build-isolation = false\nno-compile = true\n"
     )
-    return {
-        "PIP_CONFIG_FILE": str(config),
-        "PYTHONPATH": sysconfig.get_path("purelib"),
-        "RUNNER_TEMP": str(folder),
-    }
+    path = sysconfig.get_path("purelib")
+    return {"PIP_CONFIG_FILE": str(config), "PYTHONPATH": path, "RUNNER_TEMP": str(folder)}
 
 
 def play_gitlab(job: Mapping[str, Any], where: Path, environment: Mapping[str, str]) -> Played:
@@ -121,26 +112,20 @@ def play_gitlab(job: Mapping[str, Any], where: Path, environment: Mapping[str, s
     return Played(kept=kept, code=done.returncode, output=done.stdout, said=done.stderr)
 
 
-def _action(
-    path: Path,
-    values: Mapping[str, str],
-    given: Mapping[str, str],
-    where: Path,
-    environment: Mapping[str, str],
-    played: Played,
-) -> None:
-    action = load(path)
+def _action(path: Path, values: Mapping[str, str], given: Mapping[str, str], played: Played) -> None:
+    action, own = load(path), {"GITHUB_ACTION_PATH": str(path.parent)}
     unknown = set(values) - set(action["inputs"])
     assert not unknown, f"the action has no input {unknown}"
     inputs = {f"inputs.{key}": table["default"] for key, table in action["inputs"].items()}
     inputs |= {f"inputs.{key}": _filled(value, given) for key, value in values.items()}
     for step in action["runs"]["steps"]:
         if "run" in step and not played.code and _applies(step, inputs):
-            _run(step, inputs, where, {**environment, "GITHUB_ACTION_PATH": str(path.parent)}, played)
+            _run({**step, "env": own | step.get("env", {})}, inputs, played)
             inputs |= _outputs(step.get("id", ""), played)
         elif step.get("uses", "").startswith("actions/upload-artifact@"):
             assert step["if"].startswith("always()")
-            played.kept += sorted(p.name for p in (where / _filled(step["with"]["path"], inputs)).iterdir())
+            folder = played.where / _filled(step["with"]["path"], inputs)
+            played.kept += sorted(p.name for p in folder.iterdir())
 
 
 def _applies(step: Mapping[str, Any], given: Mapping[str, str]) -> bool:
@@ -155,19 +140,13 @@ def _outputs(step: str, played: Played) -> dict[str, str]:
     return {f"steps.{step}.outputs.{key}": value for key, _, value in pairs}
 
 
-def _run(
-    step: Mapping[str, Any],
-    given: Mapping[str, str],
-    where: Path,
-    environment: Mapping[str, str],
-    played: Played,
-) -> None:
-    files = {name: where / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+def _run(step: Mapping[str, Any], given: Mapping[str, str], played: Played) -> None:
+    files = {name: played.where / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
     own = {key: _filled(value, given) for key, value in step.get("env", {}).items()}
     script = _filled(step["run"], given)
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
-        cwd=where, env={**os.environ, **environment, **own, **{k: str(v) for k, v in files.items()}},
+        cwd=played.where, env={**os.environ, **played.environment, **own, **{k: str(v) for k, v in files.items()}},
         capture_output=True, text=True,
     )  # fmt: skip
     played.code, played.said = done.returncode, played.said + done.stderr

@@ -16,6 +16,8 @@ from tests.pipelines.pipeline import ROOT
 def _install(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "RUNNER_TEMP": str(folder), **environment}
     script = folder / "deployments" / "ci" / "install.sh"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / script.relative_to(folder), script)
     return subprocess.run([script], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
@@ -31,14 +33,11 @@ def test_install_script_refuses_what_it_cannot_install(
     tmp_path: Path, environment: dict[str, str], said: str
 ) -> None:
     """Before anything is written; no value becomes code."""
-    (tmp_path / "deployments" / "ci").mkdir(parents=True)
-    shutil.copy(ROOT / "deployments" / "ci" / "install.sh", tmp_path / "deployments" / "ci")
-    if environment:
-        (tmp_path / "pyproject.toml").write_text("")
-    before = sorted(tmp_path.iterdir())
+    (tmp_path / "pyproject.toml").write_text("")
     done = _install(tmp_path, **environment)
 
-    assert (2, before) == (done.returncode, sorted(tmp_path.iterdir())) and said in done.stderr
+    assert 2 == done.returncode and said in done.stderr
+    assert ["deployments", "pyproject.toml"] == sorted(path.name for path in tmp_path.iterdir())
 
 
 # Plays an interpreter and pip: it writes down what is to be installed.
@@ -64,8 +63,6 @@ def test_install_script_installs_the_checkout_or_the_matching_release(
     tmp_path: Path, checkout: bool, environment: dict[str, str], asked: list[str]
 ) -> None:
     """Or what was named; a checkout alone has the versions that it was tested with."""
-    (tmp_path / "deployments" / "ci").mkdir(parents=True)
-    shutil.copy(ROOT / "deployments" / "ci" / "install.sh", tmp_path / "deployments" / "ci")
     (tmp_path / "python").write_text(PYTHON)
     (tmp_path / "python").chmod(0o755)
     for name in ("pyproject.toml", "constraints.txt") if checkout else ():

@@ -14,7 +14,7 @@ import pytest
 from tasks.render.markdown import escape
 from tasks.reports.schema import RESULT_PATH
 from tests.pipelines.pipeline import ROOT, fake_command
-from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script, cancelled
+from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script, cancelled, gated
 
 
 def headed(folder: Path, word: str, name: str = "gate") -> str:
@@ -56,10 +56,8 @@ def test_a_wrong_variable_is_rejected_on_every_channel(
     and on the page of the step.
     """
     output, page = tmp_path / "output", tmp_path / "page"
-    command = fake_command(tmp_path, "touch ran")
-    asked = {"PRELAUNCH": command, "PRELAUNCH_GATE_FILE": "gate.toml", "GITHUB_OUTPUT": str(output)}
-    asked["GITHUB_STEP_SUMMARY"] = str(page)
-    done = _script(tmp_path, GITHUB_ACTIONS="true", **(asked | {variable: value}))
+    asked = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(page), variable: value}
+    done = gated(tmp_path, "touch ran", GITHUB_ACTIONS="true", **asked)
 
     assert (2, False) == (done.returncode, (tmp_path / "ran").exists()), done.stderr
     assert said in headed(tmp_path, "REJECTED")
@@ -84,8 +82,7 @@ def test_a_folder_that_cannot_be_written_is_said_where_it_can_be(tmp_path: Path)
 @pytest.mark.parametrize(("value", "passed"), [("true", True), ("false", False), ("", False)])
 def test_check_only_is_passed_where_it_is_true(tmp_path: Path, value: str, passed: bool) -> None:
     """And nowhere else."""
-    command = fake_command(tmp_path, 'echo "$@" >words')
-    _script(tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_CHECK_ONLY=value)
+    gated(tmp_path, 'echo "$@" >words', PRELAUNCH_CHECK_ONLY=value)
 
     assert passed is ("--check-only" in (tmp_path / "words").read_text().split())
 
@@ -102,13 +99,8 @@ def test_a_command_that_leaves_nothing_is_said_on_every_channel(
 ) -> None:
     """Its output is no document, and a zero without a decision is no go."""
     output = tmp_path / "output"
-    done = _script(
-        tmp_path,
-        PRELAUNCH=fake_command(tmp_path, f"echo some text; exit {own}"),
-        PRELAUNCH_GATE_FILE="gate.toml",
-        GITHUB_ACTIONS="true",
-        GITHUB_OUTPUT=str(output),
-    )
+    text = f"echo some text; exit {own}"
+    done = gated(tmp_path, text, GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(output))
 
     assert code == done.returncode, done.stderr
     assert headed(tmp_path, word) and 1 == done.stderr.count("::error ")
@@ -133,13 +125,9 @@ def test_a_command_that_leaves_nothing_is_said_on_every_channel(
 def test_pipeline_summary_is_headed_by_the_name_of_the_gate(tmp_path: Path, text: str, name: str) -> None:
     """As the gate file says it, where that can be a name; else as the file is called. Nothing of a file is run or has a meaning."""
     (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "my_gates.v2.toml").write_bytes(text.encode("latin-1", "replace"))
-    done = _script(
-        tmp_path,
-        PRELAUNCH=fake_command(tmp_path, "exit 143"),
-        PRELAUNCH_GATE_FILE="deep/my_gates.v2.toml",
-        GITHUB_ACTIONS="true",
-    )
+    path = tmp_path / "deep" / "my_gates.v2.toml"
+    path.write_bytes(text.encode("latin-1", "replace"))
+    done = gated(tmp_path, "exit 143", PRELAUNCH_GATE_FILE=str(path), GITHUB_ACTIONS="true")
 
     assert headed(tmp_path, "CANCELLED", name) and not list(tmp_path.rglob("pwned"))
     assert f"::CANCELLED {name}: " in done.stderr
@@ -191,8 +179,7 @@ printf '{{\\n  "decision": {decision},\\n}}\\n'; exit {code}"""
 )  # fmt: skip
 def test_the_last_line_says_how_it_ended(tmp_path: Path, code: int, decision: str, said: str) -> None:
     """And not what was decided before a training failed."""
-    command = fake_command(tmp_path, ENDS.format(code=code, decision=decision))
-    done = _script(tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g.toml")
+    done = gated(tmp_path, ENDS.format(code=code, decision=decision))
 
     assert (code, f"prelaunch: {said}, exit code {code}, results in prelaunch-results") == (
         done.returncode,
@@ -202,12 +189,10 @@ def test_the_last_line_says_how_it_ended(tmp_path: Path, code: int, decision: st
 
 def test_a_gate_whose_time_was_up_is_said_to_be_so(tmp_path: Path) -> None:
     """The command is given the limit and ends by itself; one that ends as it likes within its time is not called late."""
-    command = fake_command(tmp_path, 'echo "$@" >words; sleep 0.7' + ENDS.format(code=3, decision="null"))
+    text = 'echo "$@" >words; sleep 0.7' + ENDS.format(code=3, decision="null")
     limits = {"0.01": "its time was up after 0.01 minutes", "10": "cannot tell"}
     for minutes, said in limits.items():
-        done = _script(
-            tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g", PRELAUNCH_TIMEOUT_MINUTES=minutes
-        )
+        done = gated(tmp_path, text, PRELAUNCH_TIMEOUT_MINUTES=minutes)
 
         assert 3 == done.returncode
         assert f"prelaunch: {said}, exit code 3, results in prelaunch-results" in done.stderr
@@ -243,6 +228,6 @@ def test_a_log_without_markdown_shows_the_signs_themselves(tmp_path: Path) -> No
     said = r"a [b] of c_d: *e* `f` https://g.h/i $1 <j> |k| ~l #m @n \\o &p"
     (tmp_path / "summary").write_text(f"# NO-GO x: {escape(said)}\n\n## Nodes\n\nmore\n")
     text = 'while [ $# -gt 0 ]; do [ "$1" = --summary ] && cp summary "$2"; shift; done; exit 5'
-    done = _script(tmp_path, PRELAUNCH=fake_command(tmp_path, text), PRELAUNCH_GATE_FILE="g.toml")
+    done = gated(tmp_path, text)
 
     assert f"# NO-GO x: {said}\n" in done.stderr and "&#" not in done.stderr and "more" not in done.stderr

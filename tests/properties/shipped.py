@@ -14,7 +14,7 @@ from checks.judge.baseline.bands import Baseline
 from checks.judge.baseline.learn import ReportCase as Learnt
 from checks.judge.baseline.learn import learn
 from checks.judge.verdict import decide, unreadable
-from checks.model import Cause, KernelLog, Level, Verdict
+from checks.model import Cause, KernelLog, Level, Report, Verdict
 from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Policy, Rule, check_sense
 from checks.value_types import DecodeError
 from tasks.gate_file.references import default_policy
@@ -50,12 +50,9 @@ def _healthy(kind: str, nodes: int, log: KernelLog) -> bytes:
 @cache
 def policy_with(kind: str, optional: frozenset[str]) -> Policy:
     """The shipped policy in which these checks are optional, as `load` takes it: what is optional only warns."""
-    shipped = default_policy(kind)[1]
-    easy = optional - {*JUDGED_BY_THE_ENGINE}
-    made = replace(
-        shipped,
-        checks={name: _eased(line) if name in easy else line for name, line in shipped.checks.items()},
-    )
+    shipped, easy = default_policy(kind)[1], optional - {*JUDGED_BY_THE_ENGINE}
+    lines = {name: _eased(line) if name in easy else line for name, line in shipped.checks.items()}
+    made = replace(shipped, checks=lines)
     check_sense(made)
     return made
 
@@ -73,10 +70,13 @@ def _warning(rule: Rule) -> Rule:
 
 @cache
 def _baseline(kind: str, nodes: int) -> Baseline:
-    """Learned from two healthy reports of this many nodes."""
-    policy = policy_with(kind, frozenset())
-    reports = [replace(expected_report(kind, nodes), gate_id=gate) for gate in ("first", "second")]
-    return learn([Learnt(report, decide(report, policy, builtin()), policy) for report in reports])
+    return learned(expected_report(kind, nodes), policy_with(kind, frozenset()))
+
+
+def learned(report: Report, policy: Policy) -> Baseline:
+    """A baseline of two such reports of the same machines."""
+    two = [replace(report, gate_id=gate) for gate in ("first", "second")]
+    return learn([Learnt(each, decide(each, policy, builtin()), policy) for each in two])
 
 
 def judged(document: Document, policy: Policy, baseline: Baseline | None) -> Verdict:

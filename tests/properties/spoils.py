@@ -77,9 +77,7 @@ def _other(item: Any) -> Any:
 
 # Where a rule looks at the metric by itself, another type in its place is seen too.
 RULED_SPOILS: dict[str, Callable[[Any], Any]] = {
-    "another type": lambda value: (
-        [_other(item) for item in value] if isinstance(value, list) else _other(value)
-    ),
+    "another type": lambda value: [*map(_other, value)] if isinstance(value, list) else _other(value),
     "truth": lambda value: True if not isinstance(value, bool) else "True",
 }
 

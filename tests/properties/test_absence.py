@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
 from checks.judge.completeness import FAMILIES, GPUS
-from checks.model import Answer, KernelLog, Level
+from checks.model import Answer, KernelLog, Level, Verdict
 from tests.properties.shipped import CONFINED, Case, faulty, says_so
 from tests.properties.spoils import (
     ROW_SPOILS,
@@ -45,14 +45,21 @@ def _row_taken(draw: st.DrawFn) -> Case:
     return case.spoilt(name, spoil.__name__, after)
 
 
+def _missed(case: Case, after: Document) -> Verdict:
+    """The verdict afterwards, which says what is missing and is no better than the one before."""
+    was, now = case.judged(case.before), case.judged(after)
+
+    assert says_so(now)
+    assert now.level.rank >= was.level.rank
+    return now
+
+
 @FAST
 @given(_row_taken())
 def test_an_observation_that_is_lost_is_missed(case: Case) -> None:
     """Dropped, errored, skipped, doubled, empty or of a stranger: at least a WARN, cause EVIDENCE, and never better."""
-    was, now = case.judged(case.before), case.judged(case.after)
+    now = _missed(case, case.after)
 
-    assert says_so(now)
-    assert now.level.rank >= was.level.rank
     if case.policy.checks[case.check].required:
         assert now.level is Level.FAIL
 
@@ -85,10 +92,7 @@ def _value_taken(draw: st.DrawFn) -> Case:
 @given(_value_taken())
 def test_a_value_that_is_lost_is_missed(case: Case) -> None:
     """Null, empty, cut, of another type or out of range: at least a WARN, cause EVIDENCE, and never better."""
-    was, now = case.judged(case.before), case.judged(case.after)
-
-    assert says_so(now)
-    assert now.level.rank >= was.level.rank
+    _missed(case, case.after)
 
 
 @FAST
@@ -104,10 +108,7 @@ def test_a_part_that_is_lost_is_missed(case: Case, index: int, part: str) -> Non
     name = names[index % len(names)]
     _lose(after, case.policy.checks, name, index, part)
     assume(after != case.before)
-    was, now = case.judged(case.before), case.judged(after)
-
-    assert says_so(now)
-    assert now.level.rank >= was.level.rank
+    _missed(case, after)
 
 
 def _lose(document: Document, lines: Any, name: str, index: int, part: str) -> None:
@@ -163,7 +164,4 @@ def test_a_declaration_that_was_edited_is_never_the_better_one(case: Case, log: 
     after = _copied(case.before)
     after["declared"]["kernel_log"] = log.value
     assume(after != case.before)
-    was, now = case.judged(case.before), case.judged(after)
-
-    assert says_so(now)
-    assert now.level.rank >= was.level.rank
+    _missed(case, after)

@@ -40,23 +40,12 @@ def histories(draw: st.DrawFn) -> History:
         at += draw(st.sampled_from([INTERVAL_S] * 12 + [2.9 * INTERVAL_S, 4 * INTERVAL_S]))
         rounds.append((number, at, draw(st.sampled_from([True] * 15 + [False]))))
     begins = sorted(draw(st.lists(st.floats(200.0, at), max_size=4, unique=True)))
-    gates = tuple(
-        PastGate(
-            f"g{place}",
-            begin,
-            draw(st.sampled_from([0, 0, 0, 3])),
-            draw(st.sampled_from([True, True, True, False])),
-        )
-        for place, begin in enumerate(begins)
-    )
+    failures, is_kept = st.sampled_from([0, 0, 0, 3]), st.sampled_from([True, True, True, False])
+    gates = tuple(PastGate(f"g{n}", begin, draw(failures), draw(is_kept)) for n, begin in enumerate(begins))
     gate_id = f"now-{draw(st.integers(0, 99))}"
-    valid_for = draw(st.sampled_from([0.0, 0.2, 24.0, 24.0]))
+    valid_for = draw(st.sampled_from([0.0, 24.0, 24.0, 24.0]))
     now_s = at + draw(st.sampled_from([1.0, 30.0, 100.0, 300.0]))
-    return (
-        History(now_s, gates, tuple(rounds), policy=policy_of(), gate_id=gate_id)
-        if valid_for
-        else History(now_s, gates, tuple(rounds), policy=policy_of(0.0), gate_id=gate_id)
-    )
+    return History(now_s, gates, tuple(rounds), policy=policy_of(valid_for), gate_id=gate_id)
 
 
 @st.composite
@@ -64,15 +53,16 @@ def usual(draw: st.DrawFn) -> History:
     """A machine whose checks are certified, unless the one thing went wrong that may have."""
     begins = (900.0, 1900.0, 2900.0)[: draw(st.sampled_from([1, 2, 3, 3]))]
     failing = draw(st.sampled_from([None, None, len(begins) - 1, *range(len(begins))]))
-    gates = tuple(
-        PastGate(f"g{place}", begin, 3 if place == failing else 0) for place, begin in enumerate(begins)
-    )
+    gates = tuple(PastGate(f"g{n}", begin, 3 if n == failing else 0) for n, begin in enumerate(begins))
     whole = steady(1.0, gates, gate_id=f"now-{draw(st.integers(0, 99))}")
     wrong = draw(st.sampled_from([None, None, None, None, None, 1, 10, 30, 50, 59]))
-    if wrong is None:
-        return whole
-    number, at, _ = whole.rounds[wrong]
-    return replace(whole, rounds=(*whole.rounds[:wrong], (number, at, False), *whole.rounds[wrong + 1 :]))
+    return whole if wrong is None else with_finding(whole, wrong)
+
+
+def with_finding(whole: History, place: int) -> History:
+    """One of its rounds found something."""
+    number, at, _ = whole.rounds[place]
+    return replace(whole, rounds=(*whole.rounds[:place], (number, at, False), *whole.rounds[place + 1 :]))
 
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -88,23 +78,22 @@ def without_round(draw: Draw, whole: History) -> History:
 
 
 def round_that_found_something(draw: Draw, whole: History) -> History:
-    place = draw(st.integers(0, len(whole.rounds) - 1))
-    number, at, _ = whole.rounds[place]
-    return replace(whole, rounds=(*whole.rounds[:place], (number, at, False), *whole.rounds[place + 1 :]))
+    return with_finding(whole, draw(st.integers(0, len(whole.rounds) - 1)))
 
 
 def without_report(draw: Draw, whole: History) -> History:
-    assume(whole.gates)
-    place = draw(st.integers(0, len(whole.gates) - 1))
-    gone = replace(whole.gates[place], kept=False)
-    return replace(whole, gates=(*whole.gates[:place], gone, *whole.gates[place + 1 :]))
+    return with_gate(draw, whole, kept=False)
 
 
 def disagreement(draw: Draw, whole: History) -> History:
+    return with_gate(draw, whole, failures=9)
+
+
+def with_gate(draw: Draw, whole: History, **changes: Any) -> History:
     assume(whole.gates)
     place = draw(st.integers(0, len(whole.gates) - 1))
-    bad = replace(whole.gates[place], failures=9)
-    return replace(whole, gates=(*whole.gates[:place], bad, *whole.gates[place + 1 :]))
+    other = replace(whole.gates[place], **changes)
+    return replace(whole, gates=(*whole.gates[:place], other, *whole.gates[place + 1 :]))
 
 
 def clock_that_was_set(draw: Draw, whole: History) -> History:

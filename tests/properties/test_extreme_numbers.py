@@ -107,9 +107,8 @@ def about(report: Report, check: str, metric: str, number: float) -> list[Level]
     changed = replace(row, metrics={**row.metrics, metric: with_number(row.metrics[metric], number)})
     rows = (*report.observations[:place], changed, *report.observations[place + 1 :])
     found = weigh(replace(report, observations=rows), policy_of("p5.48xlarge"), builtin()).findings
-    return [
-        f.level for f in found if f.check == check and f.subject == row.subject and f.cause is Cause.EVIDENCE
-    ]
+    own = (check, row.subject, Cause.EVIDENCE)
+    return [f.level for f in found if own == (f.check, f.subject, f.cause)]
 
 
 @pytest.mark.parametrize(("check", "metric", "number"), IMPOSSIBLE)
@@ -140,24 +139,16 @@ def test_each_number_of_a_report_is_compared_with_its_bounds(kind: str, nodes: i
     report = catalogue_report(kind, nodes, Profile.DEEP)
     first = {row.check: row for row in reversed(report.observations)}
     for planned in (planned for planned in report.plan if planned.skip is None):
-        others = [
-            row
-            for row in report.observations
-            if row.check == planned.check and row is not first[planned.check]
-        ]
-        alone = replace(report, plan=(planned,))
-        row = first[planned.check]
+        row, alone = first[planned.check], replace(report, plan=(planned,))
+        others = [one for one in report.observations if one.check == row.check and one is not row]
         for metric, value in row.metrics.items():
             if type(value[0] if isinstance(value, tuple) else value) in (int, float):
                 bounds = range_of(row.check, metric)
                 for number in (bounds.least - 1, bounds.most * 2):
                     changed = replace(row, metrics={**row.metrics, metric: with_number(value, number)})
                     found = weigh(replace(alone, observations=(changed, *others)), policy_of(kind), builtin())
-                    assert row.subject not in found.rows[row.check].columns.subjects, (
-                        row.check,
-                        metric,
-                        number,
-                    )
+                    subjects = found.rows[row.check].columns.subjects
+                    assert row.subject not in subjects, (row.check, metric, number)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.parent.name)

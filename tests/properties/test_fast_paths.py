@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -115,16 +116,19 @@ def test_a_rule_finds_by_columns_what_it_finds_row_by_row(
     """Numbers, texts, arrays, holes and NaN, of nodes or ranks; most of them alike, as in a fleet."""
     values = values[:1] + [usual] * alike if alike > 4 else values
     subjects = [f"node-{i // 2}/rank-{i}" if ranks else f"node-{i}" for i in range(len(values))]
+    shown: list[dict[str, Value]] = [{} if value is None else {"m": value} for value in values]
     rows = tuple(
-        Observation(
-            "c", subject, Outcome.MEASURED, 1.0, {} if value is None else {"m": value}, evidence=f"e{subject}"
-        )
-        for subject, value in zip(subjects, values, strict=True)
+        Observation("c", subject, Outcome.MEASURED, 1.0, metrics, evidence=f"e{subject}")
+        for subject, metrics in zip(subjects, shown, strict=True)
     )
     known = RuleContext(declared=Declared("cpu", len(rows), 0, 2))
-    line = CheckPolicy(rules=(rule,))
-    slow = list(apply.apply("c", line, rows, len(rows), known))
-    fast = list(apply.apply("c", line, CheckTable.collect("c", rows), len(rows), known))
+    alike_by_columns("c", CheckPolicy(rules=(rule,)), rows, known)
+
+
+def alike_by_columns(check: str, line: CheckPolicy, rows: Sequence[Observation], known: RuleContext) -> None:
+    """Columns and rows have the same findings."""
+    slow = apply.apply(check, line, rows, len(rows), known)
+    fast = apply.apply(check, line, CheckTable.collect(check, rows), len(rows), known)
 
     assert sorted(map(repr, slow)) == sorted(map(repr, fast))
 
@@ -148,9 +152,8 @@ def _shown(draw: st.DrawFn) -> list[tuple[Value | None, Value]]:
     arrays = st.lists(HEALTHY.map(lambda share: share * usual), min_size=count, max_size=count)
     many: list[list[Any]] = draw(st.lists(arrays, min_size=2, max_size=10))
     if draw(st.booleans()):
-        many[draw(st.integers(0, len(many) - 1))][draw(st.integers(0, count - 1))] = draw(
-            ODD | NEAR.map(lambda share: share * usual)
-        )
+        row, place = many[draw(st.integers(0, len(many) - 1))], draw(st.integers(0, count - 1))
+        row[place] = draw(ODD | NEAR.map(lambda share: share * usual))
     shown: list[Any] = [(tuple(values) if labels else values[0], labels) for values in many]
     spoilt = draw(st.sampled_from(["", "", "type", "labels", "row"]))
     if spoilt == "type" and labels and type(labels[0]) is int:
@@ -184,22 +187,13 @@ def test_labelled_arrays_are_judged_by_columns_as_row_by_row(
     rule: Rule, shown: list[tuple[Value | None, Value]], ranks: int
 ) -> None:
     """Against what the facts expect of an H100, and with each other: sizes, precisions, holes, what is impossible."""
-    rows = [
-        Observation(
-            "nccl.intra_node",
-            f"node-{i // ranks}/rank-{i}" if ranks else f"node-{i}",
-            Outcome.MEASURED,
-            1.0,
-            {name: item for name, item in (("m", value), ("l", labels)) if item not in (None, ())},
-        )
-        for i, (value, labels) in enumerate(shown)
-    ]
+    rows = []
+    for i, pair in enumerate(shown):
+        subject = f"node-{i // ranks}/rank-{i}" if ranks else f"node-{i}"
+        metrics = {name: item for name, item in zip("ml", pair, strict=True) if item not in (None, ())}
+        rows.append(Observation("nccl.intra_node", subject, Outcome.MEASURED, 1.0, metrics))
     known = replace(H100, declared=Declared("p5.48xlarge", len(rows), 8, 8))
-    line = CheckPolicy(rules=(rule,))
-    slow = apply.apply("nccl.intra_node", line, rows, len(rows), known)
-    fast = apply.apply("nccl.intra_node", line, CheckTable.collect("nccl.intra_node", rows), len(rows), known)
-
-    assert sorted(map(repr, slow)) == sorted(map(repr, fast))
+    alike_by_columns("nccl.intra_node", CheckPolicy(rules=(rule,)), rows, known)
 
 
 @pytest.mark.parametrize("overlay", list(Overlay))
@@ -215,10 +209,7 @@ def test_quiet_kernels_are_judged_by_columns_as_row_by_row(
     calm.update({"gpus": ("a", "b"), "incidents": 0, **{need.value: (0, 0) for need in NEEDS}})
     shown = [calm, calm, {**calm, **change}]
     rows = [Observation("kernel.xid", f"node-{i}", Outcome.MEASURED, 1.0, m) for i, m in enumerate(shown)]
-    slow = apply.apply("kernel.xid", line, rows, 3, H100)
-    fast = apply.apply("kernel.xid", line, CheckTable.collect("kernel.xid", rows), 3, H100)
-
-    assert sorted(map(repr, slow)) == sorted(map(repr, fast))
+    alike_by_columns("kernel.xid", line, rows, H100)
 
 
 def test_a_long_column_is_searched_stretch_by_stretch() -> None:

@@ -48,7 +48,7 @@ def recorded(name: str) -> Report:
     report = load(gzip.decompress(data) if name.endswith(".gz") else data)
     kind, declared = report.declared.instance_type, report.declared
     row = builtin().of(declared).instances[kind]
-    plan = catalog.plan(catalog.CATALOG, declared, report.profile, row, default_policy(kind, declared)[1])
+    plan = catalog.plan(catalog.CATALOG, declared, report.profile, row, policy_of(declared))
     holds = {planned.check: planned.holds for planned in plan}
     lists = {check: tuple(one for one in held if one.metric != "steps") for check, held in holds.items()}
     old = tuple(replace(planned, holds=lists[planned.check]) for planned in report.plan)
@@ -57,8 +57,7 @@ def recorded(name: str) -> Report:
 
 def judged(report: Report) -> Verdict:
     """By the policy of its type."""
-    kind = report.declared.instance_type
-    return decide(report, default_policy(kind, report.declared)[1], builtin())
+    return decide(report, policy_of(report.declared), builtin())
 
 
 def cut(row: Observation, metric: str, left: Callable[[int], int]) -> Observation:
@@ -95,9 +94,8 @@ def alone(report: Report, check: str) -> Report:
     if check in (*CHECKS, PAIRS, REACHABILITY):
         return report
     plan = tuple(planned for planned in report.plan if planned.check == check)
-    return replace(
-        report, plan=plan, observations=tuple(row for row in report.observations if row.check == check)
-    )
+    rows = tuple(row for row in report.observations if row.check == check)
+    return replace(report, plan=plan, observations=rows)
 
 
 def shortened(report: Report, check: str, metric: str, how: str, everywhere: bool) -> Report:
@@ -172,9 +170,8 @@ def test_a_check_that_did_no_work_proves_nothing(kind: str, profile: Profile) ->
     """Each count of work of each check at 0, at 1 where more is needed, and below what the profile wants."""
     report = catalogue_report(kind, 2, profile, peers=False)
     wanted = {(line.check, one.metric): one.count for line in report.plan for one in line.holds}
-    for name, metric in {
-        (row.check, name) for row in report.observations for name in COUNTS & {*row.metrics}
-    }:
+    work = {(row.check, name) for row in report.observations for name in COUNTS & {*row.metrics}}
+    for name, metric in work:
         for count in {0, wanted.get((name, metric), 1) - 1}:
             only = alone(report, name)
             rows = tuple(
@@ -196,8 +193,6 @@ def test_every_recorded_list_is_declared(name: str) -> None:
 
 def test_a_machine_without_gpus_need_not_list_one() -> None:
     """Also where a check that runs on every machine would list them, such as kernel.xid."""
-    counts = [
-        one.count for line in catalogue_report("cpu", 2).plan for one in line.holds if one.metric == "gpus"
-    ]
+    held = [one for line in catalogue_report("cpu", 2).plan for one in line.holds]
 
-    assert {0} == {*counts}
+    assert {0} == {one.count for one in held if one.metric == "gpus"}

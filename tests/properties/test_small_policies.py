@@ -11,11 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from checks.documents.report import dump
-from checks.facts.builtin import builtin
 from checks.judge.baseline.bands import Baseline
-from checks.judge.baseline.learn import ReportCase as Learnt
-from checks.judge.baseline.learn import learn
-from checks.judge.verdict import decide
 from checks.model import (
     CLUSTER,
     Cause,
@@ -32,7 +28,7 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Expect, OnWarn, Over, Policy, Rule, can_fail, check_sense
-from tests.properties.shipped import judged, says_so
+from tests.properties.shipped import judged, learned, says_so
 from tests.properties.spoils import (
     ROW_SPOILS,
     RULED_SPOILS,
@@ -127,7 +123,7 @@ def _smalls(draw: st.DrawFn) -> Small:
         for i, name in enumerate(declared.node_names)
     )
     report = Report("small", "one", WHEN, Profile.QUICK, declared, "c" * 64, tuple(plan), found, tuple(rows))
-    return Small(report, policy, _learned(report, policy) if draw(st.booleans()) else None)
+    return Small(report, policy, learned(report, policy) if draw(st.booleans()) else None)
 
 
 def _row(check: str, subject: str, metrics: Mapping[str, Value]) -> Observation:
@@ -149,12 +145,6 @@ def _subjects(scope: Scope, declared: Declared) -> list[str]:
         return list(declared.node_names)
     per = declared.ranks_per_node
     return [rank_subject(name, i * per + j) for i, name in enumerate(declared.node_names) for j in range(per)]
-
-
-def _learned(report: Report, policy: Policy) -> Baseline:
-    """Learned from two reports of the same machines."""
-    two = [replace(report, gate_id=gate) for gate in ("first", "second")]
-    return learn([Learnt(each, decide(each, policy, builtin()), policy) for each in two])
 
 
 def _worse(small: Small, after: Document) -> None:

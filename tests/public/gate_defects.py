@@ -70,9 +70,8 @@ def of(check: str, node: str = "") -> Callable[[Observation], bool]:
 
 def skipped(skip: Skip) -> Callable[[Observation], Observation]:
     """Skipped for this reason."""
-    return lambda row: replace(
-        row, outcome=Outcome.SKIPPED, skip=skip, reason="skipped gracefully", metrics={}
-    )
+    said = "skipped gracefully"
+    return lambda row: replace(row, outcome=Outcome.SKIPPED, skip=skip, reason=said, metrics={})
 
 
 def errored(why: str) -> Callable[[Observation], Observation]:
@@ -110,11 +109,8 @@ def unplanned(check: str, skip: Skip | None) -> Change:
 
 def third(value: Value) -> Value:
     """A third of the first GPU's rate, or of the only one."""
-    return (
-        tuple(item / 3 for item in value if isinstance(item, (int, float)))
-        if isinstance(value, tuple)
-        else value
-    )
+    numbers = (item for item in (value if isinstance(value, tuple) else ()) if isinstance(item, (int, float)))
+    return tuple(item / 3 for item in numbers) or value
 
 
 def culprit(tmp_path: Path) -> Verdict:

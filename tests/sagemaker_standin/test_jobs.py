@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.sagemaker.bench import Cloud
 
 SHELL = ("sh", "-c")
@@ -48,6 +50,7 @@ def test_the_machine_is_what_identifies_it(cloud: Cloud) -> None:
     assert 8 == len({uuid for machine in machines for uuid in machine["gpus"]})
 
 
+@pytest.mark.root
 def test_isolated_containers_reach_their_peers_alone(cloud: Cloud) -> None:
     """No credentials, no way to AWS; the hosts of the job still talk to each other."""
     port = int(cloud.url.rpartition(":")[2])

@@ -89,7 +89,11 @@ def _commands() -> dict[int, str]:
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and int(entry.name) != os.getpid():
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode().replace("\0", " ").strip()
+                command = (entry / "cmdline").read_bytes().decode().replace("\0", " ").strip()
+                if (
+                    command
+                ):  # one without has ended, and process 1 of a container may never ask for its status
+                    found[int(entry.name)] = command
         except OSError:
             continue  # it ended meanwhile
     return found

@@ -113,7 +113,7 @@ def interpreter(path: Path, sick: Path | None = None) -> Path:
     """A program at `path` that is Python, but with the few checks. In `sick` lie the names of nodes that compute wrongly."""
     own = f"{SICK}={sick} " if sick else ""
     own += f"{ONLY}={os.environ[ONLY]} " if ONLY in os.environ else ""
-    path.write_text(f'#!/bin/sh\n{own}exec {sys.executable} {Path(__file__).resolve()} "$@"\n')
+    path.write_text(f'#!/bin/sh\n{own}exec "{sys.executable}" "{Path(__file__).resolve()}" "$@"\n')
     path.chmod(0o755)
     return path
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from checks.runner.deadline import ANSWER_S
 from tests.survival import few_checks, hung_mount, proc
 from tests.survival.faults import DEADLINE_S, Fault, History, Kind, history
-from tests.survival.faulty_network import cut, network, shape
+from tests.survival.faulty_network import add_address, cut, network, shape
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORKS = "plh"  # with what the names of their networks begin
@@ -77,9 +77,8 @@ def play(chosen: History, environment: Mapping[str, str], deadline_s: float = DE
         tempfile.TemporaryDirectory(prefix="pl-history-", ignore_cleanup_errors=True) as name,
         ExitStack() as stack,
     ):
-        stage = Stage(
-            chosen, Path(name), stack.enter_context(network(chosen.nodes, NETWORKS)), environment, deadline_s
-        )
+        network_name = stack.enter_context(network(chosen.nodes, NETWORKS))
+        stage = Stage(chosen, Path(name), network_name, environment, deadline_s)
         stack.callback(stage.clear)
         stage.run()
     return stage.played
@@ -94,7 +93,7 @@ class Stage:
         folder: Path,
         network_name: str,
         environment: Mapping[str, str],
-        deadline_s: float = DEADLINE_S,
+        deadline_s: float,
     ) -> None:
         self.deadline_s = deadline_s
         self.history, self.folder, self.network = chosen, folder, network_name
@@ -106,27 +105,10 @@ class Stage:
     def run(self) -> None:
         """The command, the faults, and what is left."""
         (self.folder / "work").mkdir()
-        argv = (
-            sys.executable,
-            few_checks.__file__,
-            "gate",
-            str(self._gate()),
-            "--check-only",
-            "--format",
-            "json",
-        )
-        unshared = (
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "--",
-            "sh",
-            "-c",
-            self._disk(),
-            "sh",
-            *argv,
-        )
+        words = ("gate", str(self._gate()), "--check-only", "--format", "json")
+        unshare = ("unshare", "--mount", "--propagation", "private", "--")
+        shell = ("sh", "-c", self._disk(), "sh")
+        unshared = (*unshare, *shell, sys.executable, few_checks.__file__, *words)
         with open(self.folder / "stdout", "wb") as out:
             self.gate = subprocess.Popen(
                 unshared, stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
@@ -165,9 +147,8 @@ class Stage:
         policy = few_checks.policy_document()
         stubborn = any(fault.kind is Kind.STUBBORN for fault in self.history.faults)
         if stubborn:
-            policy["checks"]["sabotage.hangs"] = {
-                "rules": [{"metric": "value", "equals": 1.0, "source": "a test"}]
-            }
+            rule = {"metric": "value", "equals": 1.0, "source": "a test"}
+            policy["checks"]["sabotage.hangs"] = {"rules": [rule]}
         (self.folder / "policy.json").write_text(json.dumps(policy))
         python = few_checks.interpreter(self.folder / "python")
         hangs = [SABOTAGE] if stubborn else []
@@ -206,8 +187,7 @@ work = "{self.folder}/work"
 
     def _disk(self) -> str:
         """What the shell does before it becomes the command: where the disk shall be full, jobs get a small one."""
-        extra = ROOT / "tests" / "sabotage"
-        export = f"export PYTHONPATH={ROOT}:{extra}"
+        export = f"export PYTHONPATH={ROOT}:{ROOT}/tests/sabotage"
         full = any(fault.kind is Kind.FULL_DISK for fault in self.history.faults)
         small = f"mount -t tmpfs -o size=48m history {self.folder}/work && " if full else ""
         return f'{small}{export} && exec "$@"'
@@ -261,16 +241,14 @@ work = "{self.folder}/work"
         }
         done[fault.kind]()
         seen = self._measured(node)
-        if fault.kind in (Kind.KILL, Kind.STOP, Kind.STOP_ALL, Kind.HUNG_SCRATCH) and not self._complete(
-            node
-        ):
+        ends_node = fault.kind in (Kind.KILL, Kind.STOP, Kind.STOP_ALL, Kind.HUNG_SCRATCH)
+        at_once = self.begun is not None and fault.after_s == 0.0
+        if ends_node and not self._complete(node):
             forbid(f"{node}'s report was not whole when {fault.kind.value}")
         elif fault.kind in (Kind.CUT, Kind.SLOW) and not seen & {"network.pairs", "network.reachability"}:
             forbid(f"{node} had not measured its network when {fault.kind.value}")
-        elif fault.kind is Kind.HUNG_MOUNT and "mounts.responsive" not in seen and self.begun is not None:
-            forbid(
-                f"{node} had not asked its mounts when {fault.kind.value}"
-            ) if fault.after_s == 0.0 else None
+        elif fault.kind is Kind.HUNG_MOUNT and at_once and "mounts.responsive" not in seen:
+            forbid(f"{node} had not asked its mounts when {fault.kind.value}")
         elif fault.kind is Kind.STUBBORN:
             forbid(fault.kind.value)
         elif fault.kind is Kind.HUNG_STORE and self.played.verdict_s is None:
@@ -289,10 +267,7 @@ work = "{self.folder}/work"
         namespace = f"{self.network}-{node}"
         for line in Path("/etc/resolv.conf").read_text().splitlines():
             if line.startswith("nameserver") and "." in line:
-                address = line.split()[1]
-                subprocess.run(
-                    ("ip", "-n", namespace, "addr", "add", f"{address}/32", "dev", "lo"), check=True
-                )
+                add_address(namespace, "lo", f"{line.split()[1]}/32")
         self._help(("ip", "netns", "exec", namespace, sys.executable, "-c", MUTE))
 
     def _hang(self, pid: int, point: Path, *words: str) -> None:
@@ -322,11 +297,10 @@ work = "{self.folder}/work"
 
     def _reports(self) -> dict[str, Path]:
         try:
-            return {
-                path.stem: path for path in self._root().glob("work/clusters/*/jobs/*/out/*/nodes/*.json")
-            }
+            paths = [*self._root().glob("work/clusters/*/jobs/*/out/*/nodes/*.json")]
         except OSError:
             return {}
+        return {path.stem: path for path in paths}
 
     def _read_report(self, node: str) -> dict[str, object]:
         try:

@@ -29,7 +29,8 @@ from tests.waiting import until
 
 NODES = 8
 PAIRS = tournament_host.PAIRS
-Fault = Callable[[str], None]
+# What is done to the network, and who is named for it, each with the name of the row.
+Rows = tuple[tuple[str, Callable[[str], None], set[str]], ...]
 
 
 @dataclass
@@ -66,16 +67,11 @@ def job(folder: Path) -> Iterator[Job]:
     """A job whose hosts are in a network of their own."""
     with network(NODES) as name:
         address = local_network.find(name, NODES).addresses[0]
-        environment = {
-            **os.environ,
-            "GLOO_SOCKET_IFNAME": "eth0",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        }
+        own = {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         words = (str(folder), name, str(NODES), address, "29511")
         argv = (sys.executable, "-m", tournament_host.__name__, *words)
         with open(folder / "log", "wb") as log:
-            process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
+            process = subprocess.Popen(argv, env={**os.environ, **own}, cwd=ROOT, stdout=log, stderr=log)
         try:
             yield Job(name, folder, process)
             (folder / "stop").touch()
@@ -108,18 +104,12 @@ def _slow_host_and_link(name: str) -> None:
     slow_link(name, 1, 2)
 
 
-def _lossy(name: str) -> None:
-    lose(name, 4, 0.05)
-
-
-TOGETHER: tuple[tuple[str, Fault, set[str]], ...] = (
-    ("a slow host and a slow pair", _slow_host_and_link, {"node-5", "node-1<->node-2"}),
-)
-SEPARATE: tuple[tuple[str, Fault, set[str]], ...] = (
+TOGETHER: Rows = (("a slow host and a slow pair", _slow_host_and_link, {"node-5", "node-1<->node-2"}),)
+SEPARATE: Rows = (
     ("healthy", lambda _: None, set()),
     ("one host at 100 Mbit/s", lambda name: shape(name, 3), {"node-3"}),
     ("one pair at 100 Mbit/s", lambda name: slow_link(name, 2, 6), {"node-2<->node-6"}),
-    ("5 % of what arrives at one host is lost", _lossy, {"node-4"}),
+    ("5 % of what arrives at one host is lost", lambda name: lose(name, 4, 0.05), {"node-4"}),
     ("every host equally slow", _slow_everywhere, set()),
 )
 
@@ -134,9 +124,7 @@ SEPARATE: tuple[tuple[str, Fault, set[str]], ...] = (
         pytest.param(SEPARATE, id="separate", marks=pytest.mark.long),
     ],
 )
-def test_the_culprit_is_named_and_nobody_else(
-    tmp_path: Path, faults: tuple[tuple[str, Fault, set[str]], ...]
-) -> None:
+def test_the_culprit_is_named_and_nobody_else(tmp_path: Path, faults: Rows) -> None:
     """In one job, a tournament for each row."""
     blamed: dict[str, set[str]] = {}
     with job(tmp_path) as ranks:

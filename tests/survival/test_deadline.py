@@ -19,21 +19,17 @@ def test_check_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> Non
     """
     world = World(sabotage=("hangs",), timeouts_s={"sabotage.hangs": 100.0}, deadline_s=DEADLINE_S, few=True)
     ended = run(world, tmp_path)
-    reasons = {
-        row.check: row.reason for row in ended.report.observations if row.outcome is not Outcome.MEASURED
-    }
+    rows = {row.check: row for row in ended.report.observations}
+    reasons = {name: row.reason for name, row in rows.items() if row.outcome is not Outcome.MEASURED}
     [node] = ended.report.nodes
     passed = f"the run's deadline of {DEADLINE_S:g} s passed: "
 
     assert node.complete and ended.seconds < 90.0  # what hangs would end after 100 s
-    assert {row.check for row in ended.report.observations} == {
-        p.check for p in ended.report.plan if p.skip is None
-    }
+    assert rows.keys() == {planned.check for planned in ended.report.plan if planned.skip is None}
     # Where other programs used the CPU, the reason says so behind this.
     assert reasons.keys() == {"sabotage.hangs", "site.adds"}  # the share of the closing checks was kept
     assert reasons["sabotage.hangs"].startswith(f"{passed}the check was still running")
     assert reasons["site.adds"].startswith(f"{passed}the check had not started")
     assert (3, {Cause.EVIDENCE}) == (ended.exit_code, {f.cause for f in ended.fails()})
-    assert any(
-        (f.check, f.subject) == ("sabotage.hangs", "node-0") and passed in f.message for f in ended.fails()
-    )
+    [hung] = (found for found in ended.fails() if found.check == "sabotage.hangs")
+    assert ("node-0", True) == (hung.subject, passed in hung.message)

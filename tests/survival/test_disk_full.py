@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from checks.model import Cause
 from tasks.launchers.base import Launcher
+from tasks.launchers.local.network import lacks_rights
 from tests.survival.world import World, run
 from tests.waiting import until
 
@@ -20,8 +20,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A filesystem of 2 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small filesystem needs root")
+    if why := lacks_rights():
+        pytest.skip(why)
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)), check=True)
     yield folder
     subprocess.run(("umount", "-l", str(folder)), check=True)

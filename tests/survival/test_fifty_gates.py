@@ -58,7 +58,7 @@ def test_fifty_gates_at_once_lose_nothing(new_world: Callable[..., World], tmp_p
     """Each run ends in the state that its nodes deserve, each verdict is kept, and nothing is left."""
     world = new_world()
     deployment = world.deploy("flows/gate.py:gate", "fifty")
-    files = {f"cluster-{number}": _gate_file(world, tmp_path, number) for number in range(GATES)}
+    files = {f"cluster-{number}": _gate_file(tmp_path, number) for number in range(GATES)}
     parts = {name: tuple(PLAYED)[number % len(PLAYED)] for number, name in enumerate(files)}
     begun = time.monotonic()
     with _measured(world) as peak:
@@ -74,9 +74,9 @@ def test_fifty_gates_at_once_lose_nothing(new_world: Callable[..., World], tmp_p
         wall_s = time.monotonic() - begun
 
     ended = {name: world.run(run) for name, run in runs.items()}
-    assert {name: PLAYED[part] for name, part in parts.items()} == {
-        name: run["state_name"] for name, run in ended.items()
-    }, f"{_messages(ended, parts)}\n{_trouble(world)}"
+    states = {name: run["state_name"] for name, run in ended.items()}
+    wanted = {name: PLAYED[part] for name, part in parts.items()}
+    assert wanted == states, f"{_messages(ended, parts)}\n{_trouble(world)}"
     rows = {row.cluster: row.level.value for row in listed(FolderStore(tmp_path / "store")).records}
     assert {name: LEVELS[part] for name, part in parts.items()} == rows
     assert GATES == len(list((tmp_path / "store").glob("gates/*/verdict.json")))
@@ -90,7 +90,7 @@ def test_fifty_gates_at_once_lose_nothing(new_world: Callable[..., World], tmp_p
     )
 
 
-def _gate_file(world: World, folder: Path, number: int) -> Path:
+def _gate_file(folder: Path, number: int) -> Path:
     name = f"cluster-{number}"
     path = write_gate(folder / name, checks_minutes=10, training_minutes=10)
     text = path.read_text().replace('name = "test"', f'name = "{name}"')
@@ -138,16 +138,11 @@ def _give_back(world: World, runs: dict[str, str]) -> int:
     How many there were. Prefect itself leaves them Pending for ever (docs/server.md).
     """
     time.sleep(5)  # a process that it did start is there by now
-    lost = [
-        run for run in runs.values() if _is_pending(world, run) and not marked("PREFECT__FLOW_RUN_ID", run)
-    ]
+    pending = [run for run in runs.values() if world.run(run)["state_type"] == "PENDING"]
+    lost = [run for run in pending if not marked("PREFECT__FLOW_RUN_ID", run)]
     for run in lost:
         world.set_state(run, "SCHEDULED", "AwaitingRetry")
     return len(lost)
-
-
-def _is_pending(world: World, run: str) -> bool:
-    return bool(world.run(run)["state_type"] == "PENDING")
 
 
 @contextmanager

@@ -37,9 +37,8 @@ def no_namespace_is_left() -> Iterator[None]:
 
 def played(seeds: Iterable[int]) -> list[Played]:
     """Each with its seed and what came of it in the output."""
-    environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
     with ThreadPoolExecutor(BESIDE) as pool:
-        found = list(pool.map(lambda seed: play(history(seed), environment), seeds))
+        found = list(pool.map(lambda seed: play(history(seed), of_prefect()), seeds))
     for one in found:
         print(one, *one.faults(), sep="\n    ")
     return found
@@ -47,12 +46,12 @@ def played(seeds: Iterable[int]) -> list[Played]:
 
 def _namespaces() -> set[str]:
     """Those of histories: other tests may make and remove their own meanwhile."""
-    folder = Path("/run/netns")
-    return (
-        {path.name for path in folder.iterdir() if path.name.startswith(NETWORKS)}
-        if folder.is_dir()
-        else set()
-    )
+    return {path.name for path in Path("/run/netns").glob(f"{NETWORKS}*")}
+
+
+def of_prefect() -> dict[str, str]:
+    """The variables that name the server."""
+    return {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
 
 
 def wrong(found: Iterable[Played]) -> dict[str, list[str]]:
@@ -64,10 +63,9 @@ def wrong(found: Iterable[Played]) -> dict[str, list[str]]:
 @pytest.mark.long  # test_outsider.py, test_network.py and test_disk_full.py have a healthy gate and single faults
 def test_a_gate_to_which_nothing_happens_goes_and_a_history_ends() -> None:
     """Else no GO would ever be wrong. Its deadline is one that a busy machine can keep; of the kinds, each day has another."""
-    environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
     nothing = History(-1, 2, (Fault(Kind.NOTHING, 0, 0.0),))
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(play, nothing, environment, 60.0)
+        beside = pool.submit(play, nothing, of_prefect(), 60.0)
         found = played(todays())
     one = beside.result()
     print(one)

@@ -20,11 +20,8 @@ from tests.survival.world import Ended, World, run
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("least_checks")
-TRAIN = (
-    "{python}",
-    "-c",
-    "import os, pathlib; pathlib.Path(os.environ['PRELAUNCH_NODE'] + '-trained').touch()",
-)
+TRAINING = "import os, pathlib; pathlib.Path(os.environ['PRELAUNCH_NODE'] + '-trained').touch()"
+TRAIN = ("{python}", "-c", TRAINING)
 GATE = ("{python}", "-m", "checks", "gate", "--bundle", "{job}/bundle.json", "--out", "{out}")
 NAMES = ("node-0", "node-1")
 
@@ -66,9 +63,8 @@ def failures(ended: Ended) -> set[str]:
 
 def passed(**changed: str) -> bytes:
     """A pass for this machine, as it is or as it was."""
-    nodes = tuple(
-        PassedNode(name, rank, {**identity_of_node(), **changed}) for rank, name in enumerate(NAMES)
-    )
+    identity = {**identity_of_node(), **changed}
+    nodes = tuple(PassedNode(name, rank, identity) for rank, name in enumerate(NAMES))
     return bundles.dump(Pass(SCHEMA_VERSION, "earlier", "digest", "2026-01-01T00:00:00Z", nodes))
 
 
@@ -125,9 +121,8 @@ def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> Non
 def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
     """A host that was rebooted since is not the host that passed. After the GO the command starts on every host."""
     command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(
-        World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed(boot_id="another")}
-    )
+    rebooted = passed(boot_id="another")
+    ended = run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": rebooted})
 
     assert (set(NAMES), {"node-0": 0, "node-1": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert (0, 2) == (ended.exit_code, len(ended.report.nodes))

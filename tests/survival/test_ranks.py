@@ -34,14 +34,10 @@ def test_nodes_with_different_environments_start_their_ranks_alike(tmp_path: Pat
     (tmp_path / "sitecustomize.py").write_text(
         "import os\nif os.environ.get('PRELAUNCH_NODE') == 'node-1':\n    os.environ['OMP_NUM_THREADS'] = '2'\n"
     )
-    environment = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    ended = run(
-        World(2, 1, environment=environment, skip=all_but(*QUICK), stage_s=300.0, max_runtime_s=400.0),
-        tmp_path,
-    )
+    own = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    world = World(2, 1, environment=own, skip=all_but(*QUICK), stage_s=300.0, max_runtime_s=400.0)
+    rows = run(world, tmp_path).report.observations
 
-    measured = {
-        (row.check, row.subject) for row in ended.report.observations if row.outcome is Outcome.MEASURED
-    }
+    measured = {(row.check, row.subject) for row in rows if row.outcome is Outcome.MEASURED}
     ranks = ("node-0/rank-0", "node-1/rank-1")
     assert {(check, rank) for check in QUICK for rank in ranks} <= measured

@@ -40,6 +40,4 @@ def test_torchrun_ranks_make_one_report(tmp_path: Path) -> None:
     verdict = decide(torchrun(world, tmp_path), world.policy, builtin())
 
     assert 2 == verdict.coverage.ranks.observed
-    assert set() == {found.check for found in verdict.findings if found.level is not Level.PASS} - set(
-        SKIPPED
-    )
+    assert {*SKIPPED} >= {found.check for found in verdict.findings if found.level is not Level.PASS}

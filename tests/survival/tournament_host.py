@@ -67,20 +67,10 @@ def _rank(folder: Path, rank: int, nodes: int, address: str, port: str) -> None:
     (check,) = (one for one in CATALOG if one.name == PAIRS)
     names = tuple(f"node-{index}" for index in range(nodes))
     options = profile_options.options(PAIRS, Profile.QUICK, LOCAL.checks[PAIRS].options)
-    context = Context(
-        access(names[rank]),
-        "",
-        Declared("cpu", nodes, 0, 1, names),
-        Profile.QUICK,
-        names[rank],
-        rank,
-        Roster(tuple(Member(name, address, 1) for name in names), int(port), "eth0"),
-        folder,
-        check.timeout_s,
-        options,
-        RankPlace(rank, 0, nodes, "cpu"),
-        store=connection,
-    )
+    own, declared = access(names[rank]), Declared("cpu", nodes, 0, 1, names)
+    roster = Roster(tuple(Member(name, address, 1) for name in names), int(port), "eth0")
+    about = (own, "", declared, Profile.QUICK, names[rank], rank, roster, folder, check.timeout_s, options)
+    context = Context(*about, RankPlace(rank, 0, nodes, "cpu"), store=connection)
     turn = 0
     while not (folder / "stop").exists():
         if not (folder / f"go-{turn}").exists():

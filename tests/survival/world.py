@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tasks.gate_file.references import read_policy
 from tasks.launchers.base import JobSpec, JobStatus, Launcher, Work
 from tasks.launchers.registry import launcher_for
 from tests.survival import few_checks
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = read_policy(ROOT / "deployments" / "policies" / "local.toml")
@@ -122,36 +122,34 @@ def run(
     world: World,
     folder: Path,
     meanwhile: Callable[[Launcher, str], None] | None = None,
-    launcher: Launcher | None = None,
     command: tuple[str, ...] = RUN,
     files: Mapping[str, bytes] | None = None,
     fetched: Path | None = None,
 ) -> Ended:
     """Run a job of the world to its end and judge its reports. `meanwhile` may break things while it runs."""
-    with ExitStack() as stack:
-        if world.few:
-            stack.enter_context(few_checks.chosen())
-            python = str(few_checks.interpreter(folder / "python"))
-            path = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "sabotage")))
-            world = replace(
-                world,
-                options={"python": python, **world.options},
-                environment={"PYTHONPATH": path, **world.environment},
-            )
-        return _run(world, folder, meanwhile, launcher, command, files or {}, fetched or folder / "fetched")
+    own: dict[str, object] = {}
+    path = str(ROOT / "tests" / "sabotage")
+    if world.few:
+        own["python"] = str(few_checks.interpreter(folder / "python"))
+        path = f"{ROOT}:{path}"
+    launcher = launcher_for("local", {**own, **world.options}, folder / "work")
+    environment = {"PYTHONPATH": path, **world.environment}
+    with few_checks.chosen() if world.few else nullcontext():
+        return _run(
+            world, launcher, environment, meanwhile, command, files or {}, fetched or folder / "fetched"
+        )
 
 
 def _run(
     world: World,
-    folder: Path,
+    launcher: Launcher,
+    environment: Mapping[str, str],
     meanwhile: Callable[[Launcher, str], None] | None,
-    launcher: Launcher | None,
     command: tuple[str, ...],
     files: Mapping[str, bytes],
     into: Path,
 ) -> Ended:
     made = world.bundle(f"test-{uuid.uuid4().hex[:12]}")
-    runs_on = launcher or launcher_for("local", dict(world.options), folder / "work")
     name, begun = f"{made.gate_id}-check-1", time.monotonic()
     job = JobSpec(
         name=name,
@@ -160,23 +158,23 @@ def _run(
         ranks_per_node=world.ranks_per_node,
         max_runtime_s=world.max_runtime_s,
         files={"bundle.json": bundles.dump(made), **files},
-        environment={"PYTHONPATH": str(ROOT / "tests" / "sabotage"), **world.environment},
+        environment=environment,
         work=Work.CHECK if command is RUN else Work.GATE,
     )
     try:
-        runs_on.submit(runs_on.plan(job))
+        launcher.submit(launcher.plan(job))
         if meanwhile is not None:
-            meanwhile(runs_on, name)
-        status = wait(runs_on, name, world.max_runtime_s + 20)
+            meanwhile(launcher, name)
+        status = wait(launcher, name, world.max_runtime_s + 20)
         into.mkdir(exist_ok=True)
-        runs_on.fetch(name, into)
+        launcher.fetch(name, into)
     finally:
-        runs_on.cancel(name)
+        launcher.cancel(name)
     reports = {path.stem: path.read_bytes() for path in (into / status.attempt / "nodes").glob("*.json")}
     report = merge(made, status.attempt, reports, "2026-01-01T00:00:00Z")
     verdict = decide(report, world.policy, builtin())
     for node in (f"node-{index}" for index in range(world.nodes)):
-        print(f"--- {node}\n{runs_on.logs(name, node)[-3000:]}")
+        print(f"--- {node}\n{launcher.logs(name, node)[-3000:]}")
     for finding in verdict.findings:
         print(finding.level.value, finding.cause.value, finding.check, finding.subject, finding.message)
     return Ended(report, verdict, status, time.monotonic() - begun, into)
@@ -184,10 +182,5 @@ def _run(
 
 def wait(launcher: Launcher, name: str, seconds: float) -> JobStatus:
     """The job's last status, once it is final."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        status = launcher.state(name)
-        if status.state.final:
-            return status
-        time.sleep(0.1)
-    raise AssertionError(f"{name} did not end within {seconds} s: {launcher.state(name)}")
+    until(lambda: launcher.state(name).state.final, lambda: launcher.state(name), seconds, 0.1)
+    return launcher.state(name)

@@ -105,16 +105,18 @@ def session(
         name="local",
         policy=SimpleNamespace(mode=mode),
         approval=SimpleNamespace(on_fail=on_fail),
-        checks=SimpleNamespace(max_runtime_minutes=1),
-        cluster=SimpleNamespace(name="c", machine=None),
+        checks=SimpleNamespace(network_s=1.0, stage_s=1.0, max_runtime_minutes=1),
+        training=SimpleNamespace(max_attempts=1, max_runtime_minutes=1, model_trainer="", image=""),
+        cluster=SimpleNamespace(name="c", machine=None, launcher="local", options={}),
         notify=Notify(),
         model_dump=lambda mode: {},
         text="",
     )
     context: Any = SimpleNamespace(
         gate=gate, store=store, launcher=engine or FakeEngine(), work=folder / "work", file="g.toml", policy=POLICY,
-        facts=FACTS, declared=Declared("cpu", nodes, 0, 1, names), terms=CostTerms(usd_per_node_hour=30.0),
+        facts=FACTS, baseline=None, declared=Declared("cpu", nodes, 0, 1, names), terms=CostTerms(usd_per_node_hour=30.0),
     )  # fmt: skip
+    context.bundle = lambda gate_id: context
     return Session(cast(GateContext, context), LeaseRenewal(store, held), launches)
 
 

@@ -22,11 +22,8 @@ def test_waiting_for_machines_is_no_part_of_the_deadline() -> None:
     clock.see(JobState.RUNNING, "a1", 2002.0)
     clock.see(JobState.RUNNING, "a1", 2050.0)
 
-    assert (math.inf, 2002.0 + 120.0 + 3.0, 2002.0 + 120.0 + 5.0) == (
-        waiting,
-        clock.gives_up_at,
-        clock.answer_by,
-    )
+    assert math.inf == waiting
+    assert (2002.0 + 120.0 + 3.0, 2002.0 + 120.0 + 5.0) == (clock.gives_up_at, clock.answer_by)
 
 
 def test_a_job_that_is_started_again_has_its_whole_time_for_checks_again() -> None:
@@ -39,11 +36,8 @@ def test_a_job_that_is_started_again_has_its_whole_time_for_checks_again() -> No
     joining = clock.gives_up_at
     clock.see(JobState.RUNNING, "a2", 9004.0)
 
-    assert (math.inf, 9000.0 + 5.0 + 120.0 + 3.0, 9004.0 + 120.0 + 3.0) == (
-        waiting,
-        joining,
-        clock.gives_up_at,
-    )
+    assert (math.inf, 9000.0 + 5.0 + 120.0 + 3.0) == (waiting, joining)
+    assert 9004.0 + 120.0 + 3.0 == clock.gives_up_at
 
 
 def test_nodes_that_never_report_are_given_up_as_well() -> None:

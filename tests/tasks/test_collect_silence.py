@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,7 +22,7 @@ from tasks.gate.jobs import JobEnd
 from tasks.gate.lease import lease as leases
 from tasks.gate.session import Session
 from tasks.launch import training_result
-from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Launcher, LaunchError, Placement
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
@@ -143,46 +144,30 @@ def test_a_training_that_waits_for_machines_again_is_said_hourly_and_paged_after
     assert "(Interrupted)" in lines[0] and [f"gate local: {lines[1]}"] == pages
 
 
-@pytest.mark.parametrize(("before", "trains"), [((), True), ((RUNS,), False)])
-def test_a_first_wait_and_that_of_a_check_have_their_limit(
-    tmp_path: Path, pages: list[str], before: tuple[JobStatus, ...], trains: bool
-) -> None:
-    """Nothing is lost by ending a training that never ran, and a check measures only what is there."""
-    end, one, _ = followed(tmp_path, *before, *[WAITS] * 6, ENDED, trains=trains)
-
-    assert (end.late, cancelled(one)) == ("it did not start within 120 s, so it was ended", True)
+LAUNCHERS = (LocalLauncher, SageMakerLauncher, SlurmLauncher, KubernetesLauncher)
 
 
-# How long each launcher waits for an answer.
-SILENCES = {
-    "local": LocalLauncher.silence_s,
-    "sagemaker": SageMakerLauncher.silence_s,
-    "slurm": SlurmLauncher.silence_s,
-    "kubernetes": KubernetesLauncher.silence_s,
-}
-
-
-@pytest.mark.parametrize("launcher", SILENCES)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("minutes", [1, 5, 9])
 @pytest.mark.parametrize("between", [(), (SILENT,)])
 def test_an_engine_that_forgets_a_training_for_minutes_does_not_lose_it(
-    tmp_path: Path, pages: list[str], launcher: str, minutes: int, between: tuple[JobStatus, ...]
+    tmp_path: Path, pages: list[str], launcher: type[Launcher], minutes: int, between: tuple[JobStatus, ...]
 ) -> None:
     """A controller that fails over, or an API server that is restored, lists it again; silence before it changes nothing."""
     forgets = [*between, *[ABSENT] * minutes]
-    end, one, _ = followed(tmp_path, RUNS, *forgets, RUNS, ENDED, silence_s=SILENCES[launcher])
+    end, one, _ = followed(tmp_path, RUNS, *forgets, RUNS, ENDED, silence_s=launcher.silence_s)
 
     assert (end.status, end.late, cancelled(one)) == (ENDED, "", False)
 
 
-@pytest.mark.parametrize("launcher", SILENCES)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize(("trains", "seconds"), [(True, 600), (False, 60)])
 @pytest.mark.parametrize("between", [(), (SILENT,)])
 def test_a_job_that_its_engine_no_longer_has_is_over(
-    tmp_path: Path, pages: list[str], launcher: str, trains: bool, seconds: int, between: tuple[JobStatus, ...]
+    tmp_path: Path, pages: list[str], launcher: type[Launcher], trains: bool, seconds: int, between: tuple[JobStatus, ...]
 ) -> None:  # fmt: skip
     """The engine has answered; nothing was ended by the gate, and nobody says so. A minute is enough for a job that only checks."""
-    end, one, _ = followed(tmp_path, RUNS, *between, ABSENT, trains=trains, silence_s=SILENCES[launcher])
+    end, one, _ = followed(tmp_path, RUNS, *between, ABSENT, trains=trains, silence_s=launcher.silence_s)
 
     assert (end.late, end.may_run, end.status.state, cancelled(one)) == ("", False, JobState.CANCELLED, False)
     assert end.status.attempt == "t1" and "so somebody has deleted it: no such job" in end.status.detail
@@ -190,33 +175,33 @@ def test_a_job_that_its_engine_no_longer_has_is_over(
 
 
 @pytest.mark.parametrize(
-    ("status", "trains", "broken", "late", "may_run"),
+    ("statuses", "trains", "broken", "late", "may_run"),
     [
-        (SILENT, False, False, "the engine reported nothing about it for 300 s, so it was ended", False),
-        (SILENT, False, True, "the engine reported nothing about it for 300 s; it could not be ended, and may run on", True),
-        (SILENT, True, True, "it was still unknown after 18000 s; it could not be ended, and may run on", True),
-        (SILENT, True, False, "it was still unknown after 18000 s, so it was ended", False),
-        (RUNS, True, False, "it was still running after 18000 s, so it was ended", False),
-        (RUNS, True, True, "it was still running after 18000 s; it could not be ended, and may run on", True),
-        (WAITS, True, False, "it did not start within 120 s, so it was ended", False),
+        ([SILENT], False, False, "the engine reported nothing about it for 300 s, so it was ended", False),
+        ([SILENT], False, True, "the engine reported nothing about it for 300 s; it could not be ended, and may run on", True),
+        ([SILENT], True, True, "it was still unknown after 18000 s; it could not be ended, and may run on", True),
+        ([SILENT], True, False, "it was still unknown after 18000 s, so it was ended", False),
+        ([RUNS], True, False, "it was still running after 18000 s, so it was ended", False),
+        ([RUNS], True, True, "it was still running after 18000 s; it could not be ended, and may run on", True),
+        ([RUNS, *[WAITS] * 6, ENDED], False, False, "it did not start within 120 s, so it was ended", False),
+        ([*[WAITS] * 6, ENDED], True, False, "it did not start within 120 s, so it was ended", False),
     ],
 )  # fmt: skip
 def test_silent_job_is_reported_as_ended_only_if_it_was(
-    tmp_path: Path, pages: list[str], status: JobStatus, trains: bool, broken: bool, late: str, may_run: bool
-) -> None:
-    """The checks' job has its bounded wait, and a training its own limit; an engine that ends nothing is told as that."""
-    end, one, _ = followed(tmp_path, status, trains=trains, broken={TRAIN_JOB} if broken else set())
+    tmp_path: Path, pages: list[str], statuses: list[JobStatus], trains: bool, broken: bool, late: str, may_run: bool
+) -> None:  # fmt: skip
+    """The checks' job has its bounded wait, and so has the first one of a training for machines; a training has its own limit. An
+    engine that ends nothing is told as that.
+    """
+    end, one, _ = followed(tmp_path, *statuses, trains=trains, broken={TRAIN_JOB} if broken else set())
 
     assert (end.late, end.may_run, cancelled(one)) == (late, may_run, True)
 
 
 def test_a_training_that_could_not_be_ended_is_of_unknown_state(tmp_path: Path) -> None:
     """It is not called a failure: it may run on."""
-    one = session(tmp_path, FakeEngine())
-    one.context.bundle = lambda gate_id: one.context  # type: ignore[method-assign, assignment, return-value]
-    found = training_result(
-        one, judged(healthy(2, 1)), JobEnd(TRAIN_JOB, SILENT, "it may run on", may_run=True)
-    )
+    end = JobEnd(TRAIN_JOB, SILENT, "it may run on", may_run=True)
+    found = training_result(session(tmp_path), judged(healthy(2, 1)), end)
 
     assert (found.training.state, found.training.cause) == (JobState.UNKNOWN, "it may run on")
 
@@ -231,38 +216,29 @@ Ends = Callable[[Session], Any]
     lambda one: defect_outcome(one, RuntimeError("Prefect does not answer")),
 ])  # fmt: skip
 @pytest.mark.parametrize("store", [True, False])
-@pytest.mark.parametrize("trained", [True, False])
-def test_a_gate_that_breaks_off_leaves_the_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: list[str], end: Ends, store: bool, trained: bool
-) -> None:
-    """Silence of the store, of the engine or of Prefect ends what was not seen to run, and never a training; its owner reads both."""
+@pytest.mark.parametrize(
+    ("answer", "trained", "goes_on"),
+    [(Answer.GO, True, True), (Answer.GO, False, False), (Answer.CANNOT_TELL, True, False)],
+)
+def test_a_gate_that_breaks_off_leaves_a_training_that_it_has_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: list[str],
+    end: Ends, store: bool, answer: Answer, trained: bool, goes_on: bool,
+) -> None:  # fmt: skip
+    """Silence of the store, of the engine or of Prefect ends what was not seen to run, and never a training; its owner reads both.
+    What is judged last counts, also of a job that trained before.
+    """
     engine = FakeEngine()
     with session(tmp_path, engine) as one:
-        one.judged, one.trained = judged(healthy(2, 1)), trained
+        one.judged, one.trained = judged(healthy(2, 1), answer=answer), trained
         one.remember(TRAIN_JOB)
         one.statuses[TRAIN_JOB] = RUNS
         outcome = end(one)
         if not store:
-            monkeypatch.setattr(leases, "renew", _silent)
-            monkeypatch.setattr(leases, "release", _silent)
+            for call in ("renew", "release"):
+                monkeypatch.setattr(leases, call, Mock(side_effect=StoreError("no answer")))
 
-    assert (("cancel", TRAIN_JOB) in engine.calls) is not trained
-    assert ("is not ended (the engine said last: running: Training)" in outcome.reason) is trained
-
-
-def _silent(*ignored: object) -> None:
-    raise StoreError("no answer")
-
-
-def test_a_training_that_the_gate_refuses_is_not_left(tmp_path: Path, pages: list[str]) -> None:
-    """What is judged last counts, also of a job that trained before."""
-    engine = FakeEngine()
-    with session(tmp_path, engine) as one:
-        one.judged, one.trained = judged(healthy(2, 1), answer=Answer.CANNOT_TELL), True
-        one.remember(TRAIN_JOB)
-        failed_outcome(one, EngineUnavailable("down"), None)
-
-    assert [("cancel", TRAIN_JOB)] == engine.calls
+    assert (("cancel", TRAIN_JOB) in engine.calls) is not goes_on
+    assert ("is not ended (the engine said last: running: Training)" in outcome.reason) is goes_on
 
 
 def test_both_ways_to_follow_a_training_say_that_it_trains(
@@ -278,7 +254,6 @@ def test_both_ways_to_follow_a_training_say_that_it_trains(
     for module in (launch, in_job):
         monkeypatch.setattr(module, "follow_job", follow)
     one, found = session(tmp_path), judged(healthy(2, 1))
-    one.context.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
     for run in (
         launch.follow_training.fn(one, found, TRAIN_JOB, "finished"),
         in_job.follow_start(one, found, in_job.JobStarts(), "finished"),

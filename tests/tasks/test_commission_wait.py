@@ -11,10 +11,10 @@ from prefect.states import Failed
 
 from tasks import commission
 from tasks.finish import ClusterBusy
-from tasks.gate.context import open_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration.commission_result import CommissionResult
 from tests.flows.gates import write_gate
+from tests.tasks.gate_file.gate_files import opened
 
 
 def test_a_gate_that_finds_a_free_cluster_busy_is_not_started_again_at_once(
@@ -22,7 +22,7 @@ def test_a_gate_that_finds_a_free_cluster_busy_is_not_started_again_at_once(
 ) -> None:
     """The holder of the lock is dead, and its training still runs: nobody holds the lock, and each gate is refused."""
     monkeypatch.setattr(commission, "AGAIN_S", 0.2)
-    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
+    context = opened(write_gate(tmp_path))
     begun: list[GateRequest] = []
 
     async def run(request: GateRequest) -> Any:

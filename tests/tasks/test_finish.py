@@ -48,6 +48,7 @@ from tasks.render.context import GateHistory
 from tasks.store.base import StoreError, StoreFull
 from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
+from tests.tasks.orchestration.server.test_http_client import status_error
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, listening, session
 
 GO = judged(healthy(2, 1))
@@ -108,12 +109,8 @@ def test_a_refusal_says_who_refused(
     """A person's answer makes it a refusal, whatever is judged by now."""
     outcome = refused_outcome(session(tmp_path), found, PUBLISHED, said, "more")
 
-    assert (decision, code, "report", "html") == (
-        outcome.decision,
-        outcome.code,
-        outcome.report,
-        outcome.html,
-    )
+    assert (decision, code) == (outcome.decision, outcome.code)
+    assert ("report", "html") == (outcome.report, outcome.html)
     assert word in outcome.reason and outcome.reason.endswith(" (more)")
 
 
@@ -126,39 +123,36 @@ def test_a_gate_that_was_asked_for_a_verdict_only(tmp_path: Path) -> None:
     assert (Decision.REFUSED, Exit.NO_GO) == (refused.decision, refused.code)
 
 
-# Its heading says that a training failed; where it did something else, the reason says what.
-REASONS = {
-    JobState.FAILED: "exit 7",
-    JobState.CANCELLED: "cancelled: exit 7",
-    JobState.UNKNOWN: "unknown: exit 7",
-}
+def ended(state: JobState) -> LaunchResult:
+    """A training that ended so."""
+    return LaunchResult(Training(TRAIN_JOB, state, "exit 7"))
 
 
 @pytest.mark.parametrize(
-    ("seen", "said", "decision", "code"),
+    ("seen", "said", "decision", "code", "reason"),
     [
-        (RUNS, None, Decision.LAUNCHED, Exit.GO),
-        (RUNS, YES, Decision.LAUNCHED, Exit.GO),
-        (RUNS, replace(YES, override=True), Decision.OVERRIDDEN, Exit.GO),
-        (replace(RUNS, ran=False), None, Decision.NOT_LAUNCHED, Exit.NO_GO),
-        (replace(RUNS, rechecked=GO), None, Decision.LAUNCHED, Exit.GO),
-        (replace(RUNS, rechecked=NO_GO), None, Decision.REFUSED, Exit.NO_GO),
-        (replace(RUNS, rechecked=CANNOT_TELL), None, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
-        *(
-            (LaunchResult(Training(TRAIN_JOB, state, "exit 7")), None, Decision.LAUNCHED, Exit.JOB_FAILED)
-            for state in REASONS
-        ),
-        (LaunchResult(Training(TRAIN_JOB, JobState.SUCCEEDED)), None, Decision.LAUNCHED, Exit.GO),
+        (RUNS, None, Decision.LAUNCHED, Exit.GO, None),
+        (RUNS, YES, Decision.LAUNCHED, Exit.GO, None),
+        (RUNS, replace(YES, override=True), Decision.OVERRIDDEN, Exit.GO, None),
+        (replace(RUNS, ran=False), None, Decision.NOT_LAUNCHED, Exit.NO_GO, None),
+        (replace(RUNS, rechecked=GO), None, Decision.LAUNCHED, Exit.GO, None),
+        (replace(RUNS, rechecked=NO_GO), None, Decision.REFUSED, Exit.NO_GO, None),
+        (replace(RUNS, rechecked=CANNOT_TELL), None, Decision.CANNOT_TELL, Exit.CANNOT_TELL, None),
+        # Its heading says that a training failed; where it did something else, the reason says what.
+        (ended(JobState.FAILED), None, Decision.LAUNCHED, Exit.JOB_FAILED, "exit 7"),
+        (ended(JobState.CANCELLED), None, Decision.LAUNCHED, Exit.JOB_FAILED, "cancelled: exit 7"),
+        (ended(JobState.UNKNOWN), None, Decision.LAUNCHED, Exit.JOB_FAILED, "unknown: exit 7"),
+        (ended(JobState.SUCCEEDED), None, Decision.LAUNCHED, Exit.GO, None),
     ],
 )
 def test_the_outcome_of_a_training(
-    tmp_path: Path, seen: LaunchResult, said: Any, decision: Decision, code: Exit
+    tmp_path: Path, seen: LaunchResult, said: Any, decision: Decision, code: Exit, reason: str | None
 ) -> None:
     """It launched, it failed, or its own nodes refused it; the training is named in each."""
     outcome = launched_outcome(session(tmp_path), GO, PUBLISHED, said, seen)
 
     assert (decision, code, seen.training) == (outcome.decision, outcome.code, outcome.training)
-    assert REASONS.get(seen.training.state, outcome.reason) == outcome.reason
+    assert reason in (None, outcome.reason)
 
 
 def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
@@ -210,6 +204,7 @@ def test_the_outcome_of_a_failure(
     ("error", "facts", "decision", "code"),
     [
         (EngineUnavailable("down"), {"judged": GO, "trained": True}, Decision.LAUNCHED, Exit.JOB_FAILED),
+        (status_error(503), {"judged": GO, "training": TRAIN_JOB, "trained": True}, Decision.LAUNCHED, Exit.JOB_FAILED),
         (PoolLost("gone"), {"judged": GO, "waiting_since": 1.0}, Decision.NOT_LAUNCHED, Exit.NO_CAPACITY),
         (LaunchRejected("wrong"), {"judged": NO_GO, "answer": YES}, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
         (LaunchRejected("wrong"), {"judged": NO_GO, "answer": NO}, Decision.REFUSED, Exit.NO_GO),
@@ -285,10 +280,11 @@ def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> 
 def test_outcome_summary_keeps_decision_answer_and_training() -> None:
     """What a later reader needs to know who decided what; nothing is invented where nothing was judged."""
     training = Training(TRAIN_JOB, JobState.FAILED, "exit 7", node="node-1")
-    full = outcome_summary(
-        GateOutcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, training, "why", answer=YES)
+    ended = GateOutcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, training, "why", answer=YES)
+    full, empty = (
+        outcome_summary(ended),
+        outcome_summary(GateOutcome("g-1", Ending.REJECTED, None, None, None, "")),
     )
-    empty = outcome_summary(GateOutcome("g-1", Ending.REJECTED, None, None, None, "why"))
 
     assert (4, Answer.GO, YES) == (full["exit_code"], full["answer"], full["approval"])
     kept = {"job_id": TRAIN_JOB, "state": JobState.FAILED, "detail": "exit 7", "node": "node-1"}
@@ -301,11 +297,9 @@ def test_capacity_failure_states_the_cost_of_the_waiting_machines(tmp_path: Path
     one = session(tmp_path)
     one.judged = GO
     one.ended(CHECK_JOB)
+    outcome = failed_outcome(one, NoCapacity("none"), PUBLISHED)
 
-    assert (
-        "2 nodes waited for it for 0.0 minutes (0 USD)"
-        in failed_outcome(one, NoCapacity("none"), PUBLISHED).reason
-    )
+    assert "2 nodes waited for it for 0.0 minutes (0 USD)" in outcome.reason
 
 
 def nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,9 +386,7 @@ def test_a_report_that_cannot_be_stored_is_told_with_what_was_observed(tmp_path:
     assert outcome.judged is not None
     (finding,) = (finding for finding in outcome.judged.verdict.findings if finding.check == "report")
     assert f"the report could not be stored: {error}" == finding.message == outcome.reason
-    assert ("It is in /tmp/x.", "Run the gate again when the store can be written.") == (
-        finding.evidence,
-        finding.remedy,
-    )
+    assert "It is in /tmp/x." == finding.evidence
+    assert "Run the gate again when the store can be written." == finding.remedy
     assert NO_GO.verdict.coverage == outcome.judged.verdict.coverage
     assert (("node-1",), Answer.NO_GO) == (outcome.judged.verdict.condemned, outcome.judged.verdict.answer)

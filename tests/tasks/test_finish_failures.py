@@ -23,19 +23,13 @@ from tasks.gate.progress import LiveProgress
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.launchers.base import JobState, LaunchError
 from tasks.store.base import StoreError
+from tests.tasks.orchestration.server.test_http_client import status_error
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
 from tests.tasks.test_finish import ASK, GO, NO_GO, PUBLISHED, nobody_is_told
 
 COMMAND = "aws sagemaker update-training-job --training-job-name g-1-check-1"
 FAILED = GateOutcome(
     "g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, Training(TRAIN_JOB, JobState.FAILED), "node-1 exited 1"
-)
-
-BUSY = httpx.HTTPStatusError(
-    "503", request=httpx.Request("POST", "http://127.0.0.1:9/api"), response=httpx.Response(503, json={"detail": "busy"})
-)  # fmt: skip
-WRONG = httpx.HTTPStatusError(
-    "422", request=httpx.Request("POST", "http://127.0.0.1:9/api"), response=httpx.Response(422, json={})
 )
 
 
@@ -89,7 +83,9 @@ def test_a_pool_that_is_kept_is_on_stdout_with_its_price_and_the_command(
     assert form == "text" or json.loads(out)["gate_id"] == "g-1"
 
 
-@pytest.mark.parametrize("error", [BUSY, httpx.ReadTimeout("slow"), httpx.ConnectError("refused")])
+@pytest.mark.parametrize(
+    "error", [status_error(503), httpx.ReadTimeout("slow"), httpx.ConnectError("refused")]
+)
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_prefect_server_that_is_busy_is_a_service_that_failed(
     tmp_path: Path, error: Exception, wrapped: bool
@@ -105,18 +101,9 @@ def test_a_prefect_server_that_is_busy_is_a_service_that_failed(
     assert outcome.reason.startswith("the Prefect server at "), outcome.reason
 
 
-def test_a_training_that_ran_is_not_denied_because_the_prefect_server_failed(tmp_path: Path) -> None:
-    """Who believed that nothing was started would start it twice."""
-    one = session(tmp_path)
-    one.judged, one.training, one.trained = GO, TRAIN_JOB, True
-    outcome = failed_outcome(one, BUSY, PUBLISHED)
-
-    assert (Ending.JOB_FAILED, Decision.LAUNCHED) == (outcome.ending, outcome.decision)
-
-
 def test_a_request_that_the_prefect_server_calls_wrong_is_an_error_of_ours(tmp_path: Path) -> None:
     """Waiting does not help."""
-    assert "an error in prelaunch itself" in failed_outcome(session(tmp_path), WRONG, None).reason
+    assert "an error in prelaunch itself" in failed_outcome(session(tmp_path), status_error(422), None).reason
 
 
 @pytest.mark.parametrize(

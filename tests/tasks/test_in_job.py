@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,8 +49,6 @@ class Engine(FakeEngine):
 def gate(folder: Path, status: JobStatus, patch: pytest.MonkeyPatch, **more: Any) -> Session:
     """A session whose job was judged, after which the engine says this of it."""
     one = session(folder, Engine(**more))
-    one.context.gate.training = SimpleNamespace(max_attempts=1, max_runtime_minutes=1)  # type: ignore[misc, assignment]
-    one.context.gate.checks = SimpleNamespace(network_s=1.0, stage_s=1.0, max_runtime_minutes=1)  # type: ignore[misc, assignment]
     one.remember(TRAIN_JOB)
 
     async def follow(one: Any, job: str, limit: float, look: Any, enough: Any, **_: Any) -> JobEnd:

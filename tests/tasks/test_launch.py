@@ -31,6 +31,7 @@ from tests.sample_reports import healthy
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
 
 PASSED = judged(healthy(2, 1))
+LOST = f"{TRAIN_JOB} does not have the machines that passed, because they"
 READY, COMING, GONE = Hold(Keeping.READY), Hold(Keeping.COMING, "Terminating"), Hold(Keeping.GONE, "Expired")
 OURS, THEIRS = Hold(Keeping.TAKEN, by=TRAIN_JOB), Hold(Keeping.TAKEN, by="their-job")
 RUNNING = JobStatus(JobState.RUNNING, "", "abcdef12", {})
@@ -91,26 +92,11 @@ def test_a_training_that_was_submitted_before_is_not_begun_twice(tmp_path: Path,
     [
         ([OURS], [RUNNING], True, f"{TRAIN_JOB} reused the machines of {CHECK_JOB}"),
         ([OURS], [replace(RUNNING, state=JobState.PENDING)], False, ""),
-        (
-            [THEIRS],
-            [RUNNING],
-            True,
-            f"{TRAIN_JOB} does not have the machines that passed, because they were taken by their-job",
-        ),
-        (
-            [GONE],
-            [RUNNING],
-            True,
-            f"{TRAIN_JOB} does not have the machines that passed, because they are no longer available (Expired)",
-        ),
+        ([THEIRS], [RUNNING], True, f"{LOST} were taken by their-job"),
+        ([GONE], [RUNNING], True, f"{LOST} are no longer available (Expired)"),
         ([READY], [RUNNING], False, ""),
         ([READY, OURS], [RUNNING, RUNNING], True, f"{TRAIN_JOB} reused the machines of {CHECK_JOB}"),
-        (
-            [READY],
-            [ENDED],
-            True,
-            f"{TRAIN_JOB} does not have the machines that passed, because they were still idle while it ran",
-        ),
+        ([READY], [ENDED], True, f"{LOST} were still idle while it ran"),
     ],
 )
 def test_the_engine_says_whether_the_training_has_the_pool(
@@ -294,7 +280,6 @@ def test_a_training_whose_nodes_cannot_say_so_is_not_waited_for_for_ever(
 def result(folder: Path, engine: FakeEngine, status: JobStatus, late: str = "") -> Any:
     """What the gate says of a training that ended so."""
     one = session(folder, engine)
-    one.context.bundle = lambda gate_id: one.context  # type: ignore[method-assign, assignment, return-value]
     found = training_result(one, PASSED, JobEnd(TRAIN_JOB, status, late))
     return found, one
 

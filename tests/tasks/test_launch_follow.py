@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,12 +23,12 @@ STOPPED = replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)
 
 
 @pytest.mark.parametrize(
-    ("wait", "statuses", "state", "ran", "left"),
+    ("wait", "statuses", "state", "ran"),
     [
-        ("verdict", [], JobState.PENDING, True, False),
-        ("started", [WAITS, RUNNING, ENDED], JobState.RUNNING, True, False),
-        ("finished", [RUNNING, ENDED], JobState.SUCCEEDED, True, True),
-        ("finished", [STOPPED], JobState.FAILED, False, True),
+        ("verdict", [], JobState.PENDING, True),
+        ("started", [WAITS, RUNNING, ENDED], JobState.RUNNING, True),
+        ("finished", [RUNNING, ENDED], JobState.SUCCEEDED, True),
+        ("finished", [STOPPED], JobState.FAILED, False),
     ],
 )
 def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
@@ -39,7 +38,6 @@ def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
     statuses: list[JobStatus],
     state: JobState,
     ran: bool,
-    left: bool,
 ) -> None:
     """One that goes on is left running; one that ended before it ran did not run."""
     engine = FakeEngine(holds=[OURS], files={f"abcdef12/started/node-{index}": b"" for index in (0, 1)})
@@ -51,7 +49,7 @@ def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
     assert one.trained is any(status.state is JobState.RUNNING for status in statuses)
     with one:
         pass
-    assert left is (("cancel", TRAIN_JOB) in engine.calls)
+    assert (wait == "finished") is (("cancel", TRAIN_JOB) in engine.calls)
 
 
 def followed(one: Session, patch: pytest.MonkeyPatch, statuses: list[JobStatus], wait: str) -> LaunchResult:
@@ -65,8 +63,6 @@ def followed(one: Session, patch: pytest.MonkeyPatch, statuses: list[JobStatus],
         return JobEnd(job, statuses[-1], ran=one.trained)
 
     patch.setattr(launch, "follow_job", follow)
-    one.context.bundle = lambda gate_id: one.context  # type: ignore[method-assign, assignment, return-value]
-    one.context.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
     one.judged = PASSED
     return asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
 

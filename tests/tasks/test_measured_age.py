@@ -6,8 +6,6 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -59,18 +57,16 @@ def shown(report: Report, said: str) -> JudgedReport:
 def pages(judged: JudgedReport) -> dict[str, str]:
     """All pages and messages with the verdict, without line breaks and escapes."""
     report, verdict, context = judged.report, judged.verdict, judged.context
-    page = page_of(
-        page_session(), GateOutcome("bravo-1", Ending.VERDICT, Decision.LAUNCHED, judged, None, "", "r")
-    )
+    ended = GateOutcome("bravo-1", Ending.VERDICT, Decision.LAUNCHED, judged, None, "", "r")
+    page = page_of(page_session(), ended)
+    asked = Question(1, "g-1", "g", "c", "f", "k", "asks", False, 1.0, 2.0, (), ())
     made = {
         "html": html(report, verdict, "c", context),
         "artifact": verdict_page(judged, "c", ("/r.html", "/f.html"), "g.toml", "h"),
         "PagerDuty": str(trigger(page, "k")["payload"]),
         "Slack": str(notification_message(page).blocks),
         "mail": page.text,
-        "question": question_text(
-            Question(1, "g-1", "g", "c", "f", "k", "asks", False, 1.0, 2.0, (), ()), judged, False
-        ),
+        "question": question_text(asked, judged, False),
         **{form: text_of(report, verdict, "c", form, context) for form in ("text", "markdown")},
     }
     return {name: " ".join(text.replace("&#58;", ":").split()) for name, text in made.items()}
@@ -88,35 +84,20 @@ def test_a_fresh_verdict_has_no_word_about_it() -> None:
     assert not any("before this verdict" in text for text in pages(shown(healthy(2, 1), "")).values())
 
 
-def judging(tmp_path: Path) -> Any:
-    made: Any = session(tmp_path)
-    made.context.baseline = None
-    made.context.gate.cluster = SimpleNamespace(name="c", launcher="local", options={}, container=None)
-    made.context.gate.container = SimpleNamespace(image="", checks_image="")
-    return made
-
-
-def test_a_gate_says_how_old_the_report_is_that_it_judges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_says_how_old_the_report_is_that_it_judges(tmp_path: Path) -> None:
     """By its own clock. One that was measured just now is as before."""
-    monkeypatch.setattr("tasks.judge.images_of", lambda context: None)
-    now = datetime.fromtimestamp(time.time(), UTC).isoformat()
-    own = judging(tmp_path)
-
-    assert (
-        "before this verdict"
-        in report_verdict(own, replace(healthy(2, 1), measured_at=MEASURED)).context.measured
+    own, now = session(tmp_path), datetime.fromtimestamp(time.time(), UTC).isoformat()
+    old, fresh = (
+        report_verdict(own, replace(healthy(2, 1), measured_at=when)).context.measured
+        for when in (MEASURED, now)
     )
-    assert report_verdict(own, replace(healthy(2, 1), measured_at=now)).context.measured == ""
+
+    assert "before this verdict" in old and fresh == ""
 
 
-def test_a_verdict_that_is_made_again_counts_from_the_first_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verdict_that_is_made_again_counts_from_the_first_one(tmp_path: Path) -> None:
     """Somebody answered a question the next morning, or the process died: the machines were measured just before the verdict."""
-    monkeypatch.setattr("tasks.judge.images_of", lambda context: None)
-    own, report = judging(tmp_path), replace(healthy(2, 1), measured_at=MEASURED)
+    own, report = session(tmp_path), replace(healthy(2, 1), measured_at=MEASURED)
     for judged, said in (("2026-11-20T10:13:00Z", ""), (JUDGED, SAID)):
         kept = record_of("g-1", report, verdict_of(report), "r", seconds_of(judged) or 0.0, "local", "c")
         records.keep(own.context.store, kept)

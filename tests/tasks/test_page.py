@@ -181,9 +181,8 @@ def test_a_launch_against_the_verdict_is_notified_of_when_it_begins_and_once(
     begun = [who for who, _ in post.sent]
     assert (oncall, owner, 0) == (begun.count("oncall"), begun.count("owner"), begun.count("settled"))
 
-    page.send_notification(
-        one, launch if trained else replace(launch, ending=Ending.JOB_FAILED, training=FAILED)
-    )
+    ended = launch if trained else replace(launch, ending=Ending.JOB_FAILED, training=FAILED)
+    page.send_notification(one, ended)
     assert ["settled" if trained else "owner"] == [who for who, _ in post.sent[len(begun) :]]
 
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from checks.documents.certificates import NO_CERTIFICATES, Certificates
+from checks.documents.certificates import NO_CERTIFICATES
 from checks.model import Profile
+from checks.policy import Policy
 from tasks import provision
-from tasks.gate.context import open_gate_context
 from tasks.gate_file.cost_terms import CostTerms
-from tasks.gate_file.request import GateRequest
 from tasks.machines.base import Retest
 from tasks.provision import offer_certificates
 from tasks.retest import retest_context
@@ -22,28 +22,23 @@ from tasks.store.base import Store, StoreError
 from tasks.store.folder import FolderStore
 from tests.certified_machines import COSTLY, DECLARED, FACTS, THEN
 from tests.flows.gates import write_gate
+from tests.tasks.gate_file.gate_files import opened
 from tests.tasks.store.test_certificates import filled
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(store: FolderStore) -> Store:
     """A store with two gates of one machine."""
-    return filled(FolderStore(tmp_path / "store"))
+    return filled(store)
 
 
-def session(store: Store, **more: Any) -> Any:
+def session(store: Store, policy: Policy = THEN, certifies: bool = True) -> Any:
     """As much of a session as is asked; so short a job that no check is worth its time."""
-    values = {
-        "policy": THEN,
-        "facts": FACTS,
-        "baseline": None,
-        "declared": DECLARED,
-        "certifies": True,
-        **more,
-    }
-    return SimpleNamespace(
-        context=SimpleNamespace(store=store, terms=CostTerms(hours=0.001), **values), certificates=None
-    )
+    context = SimpleNamespace(
+        store=store, policy=policy, certifies=certifies, terms=CostTerms(hours=0.001),
+        facts=FACTS, baseline=None, declared=DECLARED,
+    )  # fmt: skip
+    return SimpleNamespace(context=context, certificates=None)
 
 
 def lease(attempt: int = 1, adopted: bool = False) -> Any:
@@ -87,10 +82,7 @@ def test_a_retest_and_a_policy_without_valid_for_read_nothing(
 def test_a_store_that_does_not_answer_makes_the_gate_measure_and_refuses_nothing(
     monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    def away(*given: object) -> Certificates:
-        raise StoreError("the store is away")
-
-    monkeypatch.setattr(provision, "offer", away)
+    monkeypatch.setattr(provision, "offer", Mock(side_effect=StoreError("the store is away")))
     one = session(store)
 
     assert NO_CERTIFICATES == offer_certificates(one, lease())
@@ -99,7 +91,7 @@ def test_a_store_that_does_not_answer_makes_the_gate_measure_and_refuses_nothing
 
 def test_no_certificate_stands_for_a_check_of_a_retest(tmp_path: Path) -> None:
     """Its other nodes would lack what they skip, and then it proves nothing."""
-    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
+    context = opened(write_gate(tmp_path))
     case: Any = SimpleNamespace(gate_id="g1", node="node-0", profile=Profile.QUICK)
 
     assert context.certifies

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,12 +32,10 @@ OVERRIDE = answer()
 
 
 @pytest.fixture
-def publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def publishing(tmp_path: Path) -> Any:
     """The session of a gate."""
     made: Any = session(tmp_path)
-    made.gate_id, made.context.baseline = GATE, None
-    made.context.gate.cluster = SimpleNamespace(name="c", launcher="local", options={}, container=None)
-    monkeypatch.setattr("tasks.judge.images_of", lambda context: None)
+    made.gate_id = GATE
     return made
 
 

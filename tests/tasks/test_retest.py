@@ -9,13 +9,14 @@ import pytest
 
 from checks.facts.profile_options import DEADLINE_S
 from checks.model import Profile
-from tasks.gate.context import open_gate_context
 from tasks.gate_file.model import Checks
-from tasks.gate_file.request import GateRequest
 from tasks.machines.base import Retest
 from tasks.retest import retest_context
 from tests.flows.gates import write_gate
+from tests.tasks.gate_file.gate_files import opened
 from tests.tasks.remediation.test_steps import a_case
+
+LONGER = Checks(profile=Profile.STANDARD, max_runtime_minutes=120.0, stage_s=7000.0)
 
 
 @pytest.mark.parametrize(
@@ -24,18 +25,14 @@ from tests.tasks.remediation.test_steps import a_case
         (Checks(), Profile.DEEP, Profile.DEEP),
         (Checks(deadline_s=60.0, stage_s=30.0), Profile.STANDARD, Profile.STANDARD),
         (Checks(profile=Profile.DEEP), Profile.QUICK, Profile.DEEP),
-        (
-            Checks(profile=Profile.STANDARD, max_runtime_minutes=120.0, stage_s=7000.0),
-            Profile.QUICK,
-            Profile.STANDARD,
-        ),
+        (LONGER, Profile.QUICK, Profile.STANDARD),
     ],
 )
 def test_a_re_test_has_the_time_that_its_profile_needs(
     tmp_path: Path, file: Checks, condemned: Profile, profile: Profile
 ) -> None:
     """Also where a gate of a deeper profile, or with other limits, condemned the node; never less than the gate file allows."""
-    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    context = opened(write_gate(tmp_path, fake=False))
     context = replace(context, gate=context.gate.model_copy(update={"checks": file}))
     checks = retest_context(context, replace(a_case(), profile=condemned), Retest(("node-0",))).gate.checks
 

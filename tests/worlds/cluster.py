@@ -45,10 +45,7 @@ OPTIONS: Mapping[str, Mapping[str, float]] = {
     "compute.gemm": {"seconds": 0.001, "warmup_s": 0.0},
     **{name: {"budget_s": 60.0} for name in ("nccl.pairs", "collective.pairs")},
     # The 64 ranks of two trn1 share two cores and one store of the fake torch: their sums of 8 MiB take minutes.
-    **{
-        name: {"budget_s": 40.0, "max_bytes": 1 << 20}
-        for name in ("collective.all_reduce", "collective.all_gather")
-    },
+    **{f"collective.{way}": {"budget_s": 40.0, "max_bytes": 1 << 20} for way in ("all_reduce", "all_gather")},
     "dcgm.policy": {"listen_s": 0.2},
     "dcgm.health": {"watch_s": 55.0},
 }
@@ -102,17 +99,18 @@ class Cluster:
         wrong = faults or Faults()
         # What no peer takes part in is looked at where the fault is, and only there.
         some = self.nodes if not checks or any(check.group for check in planned) else self.nodes[:1]
-        found: list[Observation] = []
-        self._look(some, own, found, do="before")
+        environment = dict(wrong.environment)
+        found = self._look(some, own, "before")
         if faults is not None:
             self._break(wrong)
         try:
-            self._look(some, opening, found, environment=dict(wrong.environment))
+            found += self._look(some, opening, "node", environment=environment)
             if of_ranks:
-                server, port = _store()
-                self._look(some, of_ranks, found, do="ranks", port=port)
+                port = free_port()
+                server = Server("0.0.0.0", port)
+                found += self._look(some, of_ranks, "ranks", port=port)
                 server.close()
-            self._look(some, closing, found, environment=dict(wrong.environment))
+            found += self._look(some, closing, "node", environment=environment)
         finally:
             if faults is not None:
                 self._break(Faults())
@@ -133,20 +131,13 @@ class Cluster:
             files[node.name] = journal.path.read_bytes()
         return merge(self.bundle, ATTEMPT, files, now())
 
-    def _look(
-        self,
-        nodes: Sequence[Node],
-        checks: Sequence[str],
-        found: list[Observation],
-        do: str = "node",
-        **more: Any,
-    ) -> None:
+    def _look(self, nodes: Sequence[Node], checks: Sequence[str], do: str, **more: Any) -> list[Observation]:
         """The nodes at once; what more is said of an environment is for the first alone."""
-        for node in nodes if checks else ():
+        asked = nodes if checks else ()
+        for node in asked:
             own = more if node is self.nodes[0] else {**more, "environment": {}}
             node.send(do=do, checks=list(checks), **own)
-        for node in nodes if checks else ():
-            found += node.receive()
+        return [row for node in asked for row in node.receive()]
 
     def _plan(self) -> list[Check]:
         checks, plan = bundles.plan_of(self.bundle)
@@ -173,11 +164,8 @@ class Cluster:
 def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Cluster]:
     """The gate's nodes, healthy and not yet looked at."""
     count = min(gate.nodes, 2)
-    words = [
-        f"checks.profile={profile}",
-        *([f"cluster.declared.nodes={count}"] if count != gate.nodes else []),
-    ]
-    context = open_gate_context(request_of(gate.path, *words))
+    fewer = [f"cluster.declared.nodes={count}"] if count != gate.nodes else []
+    context = open_gate_context(request_of(gate.path, f"checks.profile={profile}", *fewer))
     made = context.bundle("world")
     lines = {
         name: replace(line, options={**line.options, **OPTIONS.get(name, {})})
@@ -243,10 +231,8 @@ def _start(
     spec = {
         "host": name,
         "network": "",
-        "opt_ml": str(home / "opt_ml"),
-        "hosts": str(home / "hosts"),
-        "scratch": str(home / "scratch"),
         "cache": "",
+        **{place: str(home / place) for place in ("opt_ml", "hosts", "scratch")},
         "boot_id": BOOT.format(index),
         "command": argv,
         "environment": environment,
@@ -258,13 +244,9 @@ def _start(
         spec["mounts"]["/var/log"] = str(_kernel_log(home))
     (home / "container.json").write_text(json.dumps(spec))
     with open(home / "log", "wb") as log:
-        process = subprocess.Popen(
-            (sys.executable, "-I", "-S", "-B", str(INSIDE), str(home / "container.json"), str(os.getpid())),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
+        inside, pipe = (sys.executable, "-I", "-S", "-B", str(INSIDE)), subprocess.PIPE
+        words = (*inside, str(home / "container.json"), str(os.getpid()))
+        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=log, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -276,21 +258,10 @@ def _kernel_log(home: Path) -> Path:
     """A log of the kernel in the form that rsyslog writes, an hour long: of a machine whose log can be read."""
     folder = home / "var_log"
     folder.mkdir()
-    words = (
-        "Linux version 6.1.119 (a fake)",
-        "Command line: BOOT_IMAGE=/boot/vmlinuz",
-        "x86/fpu: Supporting XSAVE",
-        "ena: up",
-    )
+    started = ("Linux version 6.1.119 (a fake)", "Command line: BOOT_IMAGE=/boot/vmlinuz")
     begun = datetime.now(UTC) - timedelta(minutes=30)
-    lines = [
-        f"{(begun + timedelta(minutes=at)).isoformat()} host kernel: {text}\n"
-        for at, text in enumerate(words)
-    ]
-    (folder / "kern.log").write_text("".join(lines), encoding="utf-8")
+    stamps = ((begun + timedelta(minutes=at)).isoformat() for at in range(4))
+    rows = zip(stamps, (*started, "x86/fpu: Supporting XSAVE", "ena: up"), strict=True)
+    text = "".join(f"{at} host kernel: {line}\n" for at, line in rows)
+    (folder / "kern.log").write_text(text, encoding="utf-8")
     return folder
-
-
-def _store() -> tuple[Server, int]:
-    port = free_port()
-    return Server("0.0.0.0", port), port

@@ -25,7 +25,7 @@ class Fault:
     after: tuple[str, ...] = ()
 
 
-def faults_of(instance: Instance, nodes: int, kernel: str = "") -> tuple[Fault, ...]:
+def faults_of(instance: Instance, nodes: int) -> tuple[Fault, ...]:
     """The ten of the type."""
     if instance.neuron_devices:
         return _trainium()
@@ -38,9 +38,8 @@ def faults_of(instance: Instance, nodes: int, kernel: str = "") -> tuple[Fault, 
         made += [_nvml(own, "PCIe lanes are lost", "gpu.pcie", "nvmlDeviceGetCurrPcieLinkWidth", 4, True)]
     else:
         slow = {"h2d_share": {f"cuda:{own}": 0.05}}
-        made += [
-            Fault("host memory is reached slowly", "compute.transfer", f"rank-{own}", Faults(torch=slow))
-        ]
+        words = "host memory is reached slowly"
+        made += [Fault(words, "compute.transfer", f"rank-{own}", Faults(torch=slow))]
         failed = Faults(tools={"diag": "software"})
         made += [Fault("DCGM's diagnostic fails", "dcgm.diag", f"GPU {own}", failed)]
     if instance.gpus > 1:

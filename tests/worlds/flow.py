@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from tasks import provision
 from tests.fakes.sagemaker.bench import Cloud, stand_in
 from tests.fakes.sagemaker.images import SYSTEM
 from tests.worlds import machine
-from tests.worlds.machine import ROOT, Faults
+from tests.worlds.machine import ROOT
 
 GATES = ROOT / "deployments" / "gates"
 REGION, BUCKET = "us-east-1", "prelaunch-123456789012"
@@ -45,35 +45,20 @@ def shipped() -> tuple[Shipped, ...]:
         cluster = tomllib.loads(path.read_text(encoding="utf-8"))["cluster"]
         if cluster["launcher"] == "local" and "container_image" in cluster.get("options", {}):
             continue
-        declared = cluster["declared"]
-        made.append(
-            Shipped(path.stem, path, declared["instance_type"], declared["nodes"], cluster["launcher"])
-        )
+        kind, nodes = cluster["declared"]["instance_type"], cluster["declared"]["nodes"]
+        made.append(Shipped(path.stem, path, kind, nodes, cluster["launcher"]))
     return tuple(made)
 
 
 @contextmanager
-def account(
-    folder: Path,
-    gate: Shipped,
-    nodes: int,
-    monkeypatch: pytest.MonkeyPatch,
-    faults: Mapping[int, Faults] | None = None,
-) -> Iterator[Cloud]:
+def account(folder: Path, gate: Shipped, nodes: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     """An AWS account that has the gate file's images, bucket and machines, in which this process is signed in."""
     monkeypatch.setattr(provision, "FIRST_S", 0.2)
-    rows = [
-        _row(folder / f"machine-{node}", gate, node, nodes, (faults or {}).get(node)) for node in range(nodes)
-    ]
+    rows = [_row(folder / f"machine-{node}", gate, node, nodes) for node in range(nodes)]
     names = ("prelaunch:latest", "training:latest", "prelaunch-neuron:latest", "training-neuron:latest")
     images: dict[str, Any] = {f"{REGISTRY}/{name}": {"environment": {}} for name in names}
-    more: dict[str, Any] = {
-        "dials": {"grace_s": 3.0},
-        "bucket": BUCKET,
-        "region": REGION,
-        "network": "namespaces",
-    }
-    with stand_in(folder, {f"ml.{gate.instance_type}": rows}, images, **more) as cloud:
+    machines, dials = {f"ml.{gate.instance_type}": rows}, {"grace_s": 3.0}
+    with stand_in(folder, machines, images, dials, "namespaces", BUCKET, REGION) as cloud:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             monkeypatch.delenv(name)
         for name, value in cloud.environment.items():
@@ -84,8 +69,8 @@ def account(
         assert [] == cloud.running()
 
 
-def _row(folder: Path, gate: Shipped, node: int, nodes: int, faults: Faults | None) -> dict[str, Any]:
-    made = machine.make(folder, gate.instance_type, node, nodes, faults)
+def _row(folder: Path, gate: Shipped, node: int, nodes: int) -> dict[str, Any]:
+    made = machine.make(folder, gate.instance_type, node, nodes)
     python = str(Path(sys.executable).parent)
     path = os.pathsep.join((str(made.folder / "tools"), python, SYSTEM))
     own = {"PATH": path, "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}

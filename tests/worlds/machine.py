@@ -81,16 +81,11 @@ def make(
         (folder / "python").mkdir(parents=True)
     devices += [f"neuron{index}" for index in range(instance.neuron_devices or 0)]
     tools.install(folder, instance, model, nodes, driver, wrong.tools)
-    mounts = {
-        str(place): str(source)
-        for place, source in _files(folder, instance, wrong.tools.get("ib", {})).items()
-    }
+    files = _files(folder, instance, wrong.tools.get("ib", {}))
+    mounts = {str(place): str(source) for place, source in files.items()}
     # A machine that does nothing else: what the test's own machine is busy with is no concern of the devices that are not there.
-    stat = folder / "proc_stat"
-    stat.write_text(
-        "cpu  100 0 100 100000 0 0 0 0 0 0\ncpu0 100 0 100 100000 0 0 0 0 0 0\nbtime 1795000000\n",
-        encoding="ascii",
-    )
+    stat, used = folder / "proc_stat", "100 0 100 100000 0 0 0 0 0 0\n"
+    stat.write_text(f"cpu  {used}cpu0 {used}btime 1795000000\n", encoding="ascii")
     mounts["/proc/stat"] = str(stat)
     told = torch_dials(instance_type, nodes, wrong.torch)
     ports = (folder / "tree" / "infiniband").glob("*/ports/*/counters/port_*_data")
@@ -109,14 +104,8 @@ def make(
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.with_name(copied.name.replace("package.py", "__init__.py")).write_bytes(module.read_bytes())
     search = str(folder / "python")
-    row: dict[str, Any] = {
-        "gpus": uuids,
-        "driver": driver,
-        "devices": devices,
-        "mounts": mounts,
-        "environment": environment,
-    }
-    row["shm_bytes"] = SHM_BYTES if instance.gpus > 1 else 64 << 20
+    row: dict[str, Any] = {"gpus": uuids, "driver": driver, "devices": devices, "mounts": mounts}
+    row |= {"environment": environment, "shm_bytes": SHM_BYTES if instance.gpus > 1 else 64 << 20}
     return Made(row, search, folder, environment)
 
 
@@ -155,9 +144,7 @@ def _files(folder: Path, instance: Instance, port: Mapping[str, Any]) -> dict[Pa
         made = infiniband.adapters(instance.ib_ports)
         infiniband.make_sysfs(tree / "infiniband", [replace(made[0], **port), *made[1:]])
         found[Path("/sys/class/infiniband")] = tree / "infiniband"
-    for place, source in tools.neuron_files(tree, instance).items():
-        found[place] = source
-    return found
+    return {**found, **tools.neuron_files(tree, instance)}
 
 
 def torch_dials(instance_type: str, nodes: int, faults: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,10 +154,8 @@ def torch_dials(instance_type: str, nodes: int, faults: Mapping[str, Any]) -> di
     latencies = {"node_latency_s": 8e-6, "rails_latency_s": 2.2e-5}
     told: dict[str, Any] = {"gpus": instance.gpus, "faults": dict(faults), "meet": False, "peers": True}
     told |= {"name": MODELS[model]["name"] if model else "", "capability": CAPABILITY.get(model, (0, 0))}
-    told |= {
-        "memory_mib": instance.gpu_memory_mib or 0,
-        "nccl": _nccl(instance, model, bool(faults.get("tcp"))),
-    }
+    told["memory_mib"] = instance.gpu_memory_mib or 0
+    told["nccl"] = _nccl(instance, model, bool(faults.get("tcp")))
     told["rates"] = {"cpu": cpu, "cuda": _rates(model) if model else {}}
     ranks = max(instance.gpus, 1)
     wire = (instance.network_gbit_s or instance.network_burst_gbit_s or 10) / 8
@@ -204,11 +189,8 @@ def _busbw(instance_type: str, instance: Instance, nodes: int, wire: float) -> d
     """[bytes, 10^9 bytes/s] of each collective within a node, between single ranks of nodes, and over all."""
     local = expected_values.transport_of(instance, 1)
     far = expected_values.transport_of(instance, nodes)
-    spans = {
-        "node": (1, instance.gpus, local),
-        "all": (nodes, nodes * instance.gpus, far),
-        "rails": (nodes, nodes, far),
-    }
+    everybody = nodes * instance.gpus
+    spans = {"node": (1, instance.gpus, local), "all": (nodes, everybody, far), "rails": (nodes, nodes, far)}
     table: dict[str, Any] = {}
     for span, (count, ranks, transport) in spans.items():
         table[span] = {}
@@ -216,10 +198,9 @@ def _busbw(instance_type: str, instance: Instance, nodes: int, wire: float) -> d
             asked = expected_values.RAILS if span == "rails" else kind
             rows = []
             for size in SIZES:
-                value = expected_values.expected_busbw(
-                    known(), instance_type, count, ranks, asked, size, transport
-                )
-                most = expected_values.most_busbw(known(), instance_type, count, ranks, asked, transport)
+                question = (known(), instance_type, count, ranks, asked)
+                value = expected_values.expected_busbw(*question, size, transport)
+                most = expected_values.most_busbw(*question, transport)
                 bound = (most or wire) * SHARE / (1 if span != "rails" else max(instance.gpus, 1))
                 rows.append([size, value.value if value else bound * min(1.0, (size / (1 << 26)) ** 0.5)])
             table[span][kind] = rows

@@ -42,23 +42,16 @@ def main(argv: list[str]) -> int:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     watches = Watchers(node_context)
-    print(
-        dump_plain(node_run.first_report(node_context, ATTEMPT)).decode().replace("\n", " "),
-        file=out,
-        flush=True,
-    )
+    first = dump_plain(node_run.first_report(node_context, ATTEMPT)).decode()
+    print(first.replace("\n", " "), file=out, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         os.environ.update(asked.get("environment", {}))
         # The deadline counts from here: a container is asked many times.
-        node_context = open_node_context(
-            Path(bundle), Path(roster), node, Path(scratch), begun_at=time.monotonic()
-        )
-        rows = (
-            _ranks(node_context, asked)
-            if asked["do"] == "ranks"
-            else _checks(node_context, argv, asked, watches)
-        )
+        begun_at = time.monotonic()
+        node_context = open_node_context(Path(bundle), Path(roster), node, Path(scratch), begun_at=begun_at)
+        of_ranks = asked["do"] == "ranks"
+        rows = _ranks(node_context, asked) if of_ranks else _checks(node_context, argv, asked, watches)
         for name in asked.get("environment", {}):
             os.environ.pop(name)
         print(json.dumps([json.loads(dump_plain(row)) for row in rows]), file=out, flush=True)
@@ -79,24 +72,18 @@ def _checks(
     rows: list[Observation] = []
 
     def run(check: Check) -> Observation:
-        if first:
-            path = before_path(node_context.scratch, check.name)
-            path.unlink(missing_ok=True)
-            _forked(
-                lambda: isolated_child.main(
-                    ["--before", check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"]
-                )
-            )
-            _make_older(path)
-            return errored(check.name, node_context.node, "a first look", 0.0)
-        watches.stop(check.name)
-        path = node_context.scratch / f"{check.name}.json"
+        scratch, name = node_context.scratch, check.name
+        path = before_path(scratch, name) if first else scratch / f"{name}.json"
+        if not first:
+            watches.stop(name)
         path.unlink(missing_ok=True)
-        _forked(
-            lambda: isolated_child.main([check.name, check.path, *argv, str(path), f"{check.timeout_s:g}"])
-        )
+        words = [*(["--before"] if first else []), name, check.path, *argv, str(path), f"{check.timeout_s:g}"]
+        os.waitpid(_fork(lambda: isolated_child.main(words)), 0)
+        if first:
+            _make_older(path)
+            return errored(name, node_context.node, "a first look", 0.0)
         if not path.exists():
-            return errored(check.name, node_context.node, "its process left no result", 0.0)
+            return errored(name, node_context.node, "its process left no result", 0.0)
         return decode(Observation, parse_json(path.read_bytes(), 8 << 20))
 
     schedule.run_all([check for check in wanted if not check.serial], run, rows.extend, 3)
@@ -151,10 +138,6 @@ def _rank(node_context: NodeContext, told: dict[str, Any]) -> int:
 
 def _planned(node_context: NodeContext, scope: Scope) -> list[Check]:
     return [check for check in node_context.planned() if check.scope is scope]
-
-
-def _forked(run: Any) -> None:
-    os.waitpid(_fork(run), 0)
 
 
 def _fork(run: Any) -> int:

@@ -6,7 +6,6 @@ import copy
 import functools
 import json
 import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ from tests.fakes import fabric
 from tests.fakes import tools as fakes
 from tests.fakes.gpu_models import MODELS
 from tests.fakes.tools import Reply
+from tests.programs import python_line
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 ENGINE_PORT = 5555
 DCGM = "4.2.3"
 NO_ENGINE = "Error: unable to establish a connection to the specified host: localhost\n"
-_DCGMI = """#!{python} -S
+_DCGMI = """{first_line}
 # A fake dcgmi for Prelaunch's tests: it replays recordings while a host engine listens.
 import os, socket, sys, time
 try:
@@ -40,7 +40,7 @@ if "dmon" in sys.argv:
         time.sleep(0.2)
 os.execv({answers!r}, [{answers!r}, *sys.argv[1:]])
 """
-_ENGINE = """#!{python} -S
+_ENGINE = """{first_line}
 # A fake nv-hostengine for Prelaunch's tests: it listens, and that is all.
 import socket
 server = socket.create_server(("127.0.0.1", {port}))
@@ -65,14 +65,13 @@ def known() -> Facts:
 def install(
     folder: Path, instance: Instance, model: str, nodes: int, driver: str, faults: Mapping[str, Any]
 ) -> None:
-    """All programs of the machine into folder/tools. `faults`: gpus, diag (a recording), health, efa (device -> mode),
-    efa_missing, pingpong, perf_wrong, perf_share; ls and nccom name recordings.
-    """
+    """All programs of the machine into folder/tools. `faults`: diag, efa (device -> mode), efa_missing; ls names a recording."""
     tools = folder / "tools"
     tools.mkdir(parents=True, exist_ok=True)
     if model:
         _dcgm(tools, instance, model, driver, faults)
-        _nccl_tests(tools, instance, model, faults)
+        if instance.gpus > 1:
+            fakes.install(tools, "all_reduce_perf", [Reply(all_reduce(instance, model))])
     if instance.efa_devices:
         names = efa_names(instance)[: instance.efa_devices - faults.get("efa_missing", 0)]
         modes = {f"{name}-rdm": mode for name, mode in faults.get("efa", {}).items()}
@@ -80,8 +79,8 @@ def install(
     if instance.neuron_devices:
         listing = (RECORDINGS / "neuron" / faults.get("ls", "ls_trn1.json")).read_text()
         fakes.install(tools, "neuron-ls", [Reply(listing)])
-        ran = (RECORDINGS / "neuron" / faults.get("nccom", "nccom_allr.txt")).read_text()
-        fakes.install(tools, "nccom-test", [Reply(ran, code=faults.get("nccom_code", 0))])
+        ran = (RECORDINGS / "neuron" / "nccom_allr.txt").read_text()
+        fakes.install(tools, "nccom-test", [Reply(ran)])
 
 
 def efa_names(instance: Instance) -> list[str]:
@@ -107,9 +106,9 @@ def neuron_files(tree: Path, instance: Instance) -> dict[Path, Path]:
 
 
 def _dcgm(tools: Path, instance: Instance, model: str, driver: str, faults: Mapping[str, Any]) -> None:
-    count = faults.get("gpus", instance.gpus)
+    count = instance.gpus
     levels = {level: diagnosis(level, count, driver, faults.get("diag", "")) for level in (1, 2, 3)}
-    health = (RECORDINGS / "dcgm" / faults.get("health", "health_ok.json")).read_text()
+    health = (RECORDINGS / "dcgm" / "health_ok.json").read_text()
     replies = [
         Reply("Health monitor systems set successfully.\n", "health.* -s"),
         Reply((RECORDINGS / "dcgm" / "watches.json").read_text(), "health.* -f"),
@@ -123,7 +122,7 @@ def _dcgm(tools: Path, instance: Instance, model: str, driver: str, faults: Mapp
         ),
     ]
     answers = fakes.install(tools / "behind", "dcgmi", replies)
-    values = {"python": sys.executable, "port": ENGINE_PORT}
+    values = {"first_line": python_line("-S"), "port": ENGINE_PORT}
     _program(tools / "dcgmi", _DCGMI.format(**values, no_engine=NO_ENGINE, answers=str(answers), gpus=count))
     _program(tools / "nv-hostengine", _ENGINE.format(**values))
 
@@ -153,24 +152,17 @@ def discovery(count: int, name: str) -> str:
     return f"{head}{rule}{rows}0 NvSwitches found.\n"
 
 
-def _nccl_tests(tools: Path, instance: Instance, model: str, faults: Mapping[str, Any]) -> None:
-    if instance.gpus > 1:
-        text = all_reduce(instance, model, faults.get("perf_share", 1.0), faults.get("perf_wrong", 0))
-        fakes.install(tools, "all_reduce_perf", [Reply(text, code=7 if faults.get("perf_wrong") else 0)])
-
-
-def all_reduce(instance: Instance, model: str, share: float, wrong: int) -> str:
+def all_reduce(instance: Instance, model: str) -> str:
     """What nccl-tests 2.17 prints for 1 MiB to 1 GiB by fours on all GPUs of a node: the published rates, or half of a bound."""
     [kind] = [name for name, row in known().instances.items() if row is instance]
     way = expected_values.transport_of(instance, 1)
     rows = []
     for size in (1 << shift for shift in range(20, 31, 2)):
         value = expected_values.expected_busbw(known(), kind, 1, instance.gpus, "all_reduce", size, way)
-        bus = (value.value if value else 8.0) * share
+        bus = value.value if value else 8.0
         alg = bus / (2 * (instance.gpus - 1) / instance.gpus)
         spent = size / alg / 1e3
-        odd = wrong if size == 1 << 26 else 0
-        shown = f"{spent:8.2f} {alg:7.2f} {bus:7.2f} {odd:6d}"
+        shown = f"{spent:8.2f} {alg:7.2f} {bus:7.2f} {0:6d}"
         rows.append(f"{size:12d} {size // 4:13d}     float     sum      -1 {shown} {shown}\n")
     ranks = "".join(
         f"#  Rank {rank:2d} Group  0 Pid  41200 on algo-1 device {rank:2d} [0000:{0x1B + rank:02x}:00] {MODELS[model]['name']}\n"
@@ -182,7 +174,6 @@ def all_reduce(instance: Instance, model: str, share: float, wrong: int) -> str:
         for line in recorded
         if line.startswith("#") and ("out-of-place" in line or "size " in line or "(B)" in line)
     ]
-    bounds = f"# Out of bounds values : {wrong and 1} {'FAILED' if wrong else 'OK'}\n"
     return "".join(
         (
             "# nccl-tests version 2.17.6 nccl-headers=22707 nccl-library=22707\n# Collective test starting: all_reduce_perf\n",
@@ -192,7 +183,7 @@ def all_reduce(instance: Instance, model: str, share: float, wrong: int) -> str:
             "#\n",
             *table,
             *rows,
-            bounds,
+            "# Out of bounds values : 0 OK\n"
             "# Avg bus bandwidth    : 101.5 \n#\n# Collective test concluded: all_reduce_perf\n#\n",
         )
     )

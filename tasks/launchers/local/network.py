@@ -25,6 +25,8 @@ from pathlib import Path
 LOCK = Path("/run/prelaunch-network.lock")
 FIRST_HOST = 10
 REMOVE_S = 5.0
+# CAP_SYS_ADMIN and CAP_NET_ADMIN (linux/capability.h), which the root of most containers lacks.
+CAPABILITIES = 1 << 21 | 1 << 12
 
 
 class NetworkError(Exception):
@@ -40,10 +42,18 @@ class Network:
     addresses: tuple[str, ...]
 
 
+def lacks_rights() -> str:
+    """Why this process may make no namespaces and mounts, or ""."""
+    held = re.search(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    if os.geteuid() != 0 or held is None or int(held[1], 16) & CAPABILITIES != CAPABILITIES:
+        return "network namespaces need root with CAP_SYS_ADMIN and CAP_NET_ADMIN (a container: --privileged)"
+    return ""
+
+
 def unavailable() -> str:
     """Why this process can make no namespaces, or ""."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
+    if reason := lacks_rights():
+        return reason
     return "" if shutil.which("ip") else "the program `ip` is missing (Debian: apt-get install iproute2)"
 
 

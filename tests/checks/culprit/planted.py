@@ -70,17 +70,28 @@ def together(one: Matrix, other: Matrix) -> Matrix:
     return replace(one, **both)
 
 
-def sweep(
-    number: int, is_bad: IsBad, again: int = 0, known: bool = True, leaf: int = 0, seed: int = 5
-) -> Matrix:
-    """All pairs in their rounds; then every cell that was bad `again` times, thirty rounds later; `is_bad(source, target, round)`."""
-    rng = random.Random(seed)
-    tests = [
+def one_sweep(number: int) -> list[tuple[int, int, int]]:
+    """Source, target and round of each test of all pairs."""
+    return [
         (a, b, at)
         for at, round_ in enumerate(round_robin(number))
         for a in range(number)
         if (b := round_.partner(a)) is not None
     ]
+
+
+def in_rounds(
+    parts: Sequence[Endpoint], tests: Sequence[tuple[int, int, int]], values: Sequence[float]
+) -> Matrix:
+    """Tests of a source and a target, each in its round."""
+    sources, targets, rounds = ([test[column] for test in tests] for column in range(3))
+    made = replace(matrix(parts, cells=[(0, 1)]), sources=sources, targets=targets, values=values)
+    return replace(made, rounds=rounds, moments=[ROUND_S * at for at in rounds])
+
+
+def sweep(number: int, is_bad: IsBad, again: int = 0, known: bool = True, leaf: int = 0) -> Matrix:
+    """All pairs in their rounds; then every cell that was bad `again` times, thirty rounds later; `is_bad(source, target, round)`."""
+    rng, tests = random.Random(5), one_sweep(number)
     wrong = [(a, b) for a, b, at in tests if is_bad(a, b, at)]
     last = max(at for _, _, at in tests)
     tests += [(a, b, last + 30 * (time + 1)) for time in range(again) for a, b in wrong]
@@ -88,9 +99,8 @@ def sweep(
     parts = nodes(number)
     if leaf:
         parts = tuple(replace(part, switches=(f"leaf-{at // leaf}",)) for at, part in enumerate(parts))
-    sources, targets, rounds = ([test[column] for test in tests] for column in range(3))
-    made = replace(matrix(parts, cells=[(0, 1)]), sources=sources, targets=targets, values=values)
-    return replace(made, rounds=rounds, moments=[ROUND_S * at for at in rounds]) if known else made
+    made = in_rounds(parts, tests, values)
+    return made if known else replace(made, rounds=(), moments=())
 
 
 def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]) -> Matrix:
@@ -102,9 +112,7 @@ def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]
     tests = [
         (one * 8 + rail, other * 8 + rail, stage * 7 + at, 3.0 * stage + 0.07 * at)
         for stage in range(stages)
-        for at, round_ in enumerate(round_robin(8))
-        for one in range(8)
-        if (other := round_.partner(one)) is not None
+        for one, other, at in one_sweep(8)
         for rail in range(8)
     ]
     values = []

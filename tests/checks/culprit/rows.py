@@ -86,9 +86,8 @@ def tournament(
     nodes: int, per: int, change: Change = lambda one, other: {}, name: str = COLLECTIVE
 ) -> Report:
     """A report of nothing but a tournament."""
-    from tests.sample_reports import (
-        healthy,
-    )  # what plays a node imports this file, and has no use for the rest
+    # What plays a node imports this file, and has no use for the rest.
+    from tests.sample_reports import healthy
 
     base = healthy(nodes, per)
     rows = tuple(row(rank, nodes, per, change, name) for rank in range(nodes * per))

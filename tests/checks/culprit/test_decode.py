@@ -10,7 +10,7 @@ import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.likelihood import Chance, Odds
-from checks.culprit.matrix import Better, Direction, Entity, Matrix, MatrixAnswer, Span, Tolerance
+from checks.culprit.matrix import Better, Direction, Endpoint, Entity, Matrix, MatrixAnswer, Span, Tolerance
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, ranks, together
 
 HALF = Tolerance(0.5)
@@ -44,9 +44,8 @@ def test_decoder_names_a_slow_node_with_its_direction(
     assert {(Entity.NODE, "node-1", way)} == named(decoded)
     suspect = decoded.suspects[0]
     assert suspect.probability > 0.9
-    assert (
-        suspect.bad == suspect.tests == len(decoded.bad) == (number - 1) * (2 if way is Direction.BOTH else 1)
-    )
+    tests = (number - 1) * (2 if way is Direction.BOTH else 1)
+    assert tests == suspect.bad == suspect.tests == len(decoded.bad)
     assert suspect.ratio == pytest.approx(BAD / GOOD, rel=0.05)
     assert GOOD == pytest.approx(decoded.noise.usual, rel=0.03)
 
@@ -90,6 +89,13 @@ def test_decoder_names_a_slow_link_but_neither_end(
         # Of two nodes nobody can say which one it is.
         (matrix(ranks(2, 8), lambda a, b: a % 8 == 3), {(Entity.LINK, "node-0/rank-3<->node-1/rank-11")}),
         (matrix(ranks(1, 8), lambda a, b: 5 in (a, b), span=Span.INSIDE), {(Entity.RANK, "node-0/rank-5")}),
+        # Inside of nodes a GPU, a pair of GPUs and a node are told apart; each of them is its node's.
+        (matrix(ranks(4, 8), lambda a, b: 10 in (a, b), span=Span.INSIDE), {(Entity.RANK, "node-1/rank-10")}),
+        (
+            matrix(ranks(4, 8), lambda a, b: {a, b} == {10, 12}, span=Span.INSIDE),
+            {(Entity.LINK, "node-1/rank-10<->node-1/rank-12")},
+        ),
+        (matrix(ranks(4, 8), lambda a, b: a // 8 == 1, span=Span.INSIDE), {(Entity.NODE, "node-1")}),
     ],
 )
 def test_exactly_what_is_bad_is_named(made: Matrix, expected: set[tuple[Entity, str]]) -> None:
@@ -132,16 +138,6 @@ def test_a_node_whose_pairs_are_bad_as_a_whole() -> None:
     assert {(Entity.NODE, "node-5", Direction.BOTH)} == named(rails)
 
 
-def test_decoder_takes_bad_tests_at_one_time_for_one_event() -> None:
-    """Eight tests of two nodes at one time that are bad, and none of 24 when they meet again, are no bad link."""
-    parts = ranks(16, 4)
-    cells = [(a, b) for a, b in all_pairs(parts) if {a // 4, b // 4} == {2, 9}]
-    bad = matrix(parts, lambda a, b: {a // 4, b // 4} == {2, 9})
-    assert set(cells) <= set(decode(bad, HALF).confirm)
-
-    assert MatrixAnswer.NOBODY is decode(together(bad, matrix(parts, cells=3 * cells)), HALF).answer
-
-
 @pytest.mark.parametrize("events", [3, 9])
 def test_events_that_strike_pairs_are_no_bad_links(events: int) -> None:
     """Where pairs go wrong here and there, each at one time on all rails, no link is named before it is met again."""
@@ -149,15 +145,6 @@ def test_events_that_strike_pairs_are_no_bad_links(events: int) -> None:
 
     assert (MatrixAnswer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
     assert {(a, b) for a, b in all_pairs(ranks(32, 4)) if a // 8 == b // 8 < events} <= set(decoded.confirm)
-
-
-def test_decoder_clears_a_pair_that_is_good_when_measured_again() -> None:
-    """A pair that was bad the first time, as a whole, and good three times after, is not blamed for it."""
-    parts = nodes(200)
-    again = matrix(parts, cells=3 * [(1, 2), (2, 1)])
-    decoded = decode(together(matrix(parts, lambda a, b: {a, b} == {1, 2}), again), HALF)
-
-    assert (MatrixAnswer.NOBODY, (), ()) == (decoded.answer, decoded.suspects, decoded.confirm)
 
 
 def test_link_odds_need_two_bad_visits_of_three() -> None:
@@ -168,39 +155,32 @@ def test_link_odds_need_two_bad_visits_of_three() -> None:
     assert odds.of_link((2, 3, 2, 3, 2), 2, 2) is not None
 
 
-def test_a_bad_moment_is_no_bad_node() -> None:
-    """A node a few of whose tests were bad is measured again and not blamed; good then, it is forgotten."""
-    parts = nodes(64)
-    moment = {(9, other) for other in range(20, 29)} | {(other, 9) for other in range(30, 36)}
-    first = decode(matrix(parts, lambda a, b: (a, b) in moment), HALF)
+@pytest.mark.parametrize(
+    ("parts", "bad"),
+    [
+        # One bad test names nobody, and clears nobody.
+        (nodes(32), {(3, 4)}),
+        # A pair that was bad as a whole.
+        (nodes(200), {(1, 2), (2, 1)}),
+        # A node a few of whose tests were bad.
+        (nodes(64), {*((9, other) for other in range(20, 29)), *((other, 9) for other in range(30, 36))}),
+        # Eight tests of two nodes at one time.
+        (ranks(16, 4), {(a, b) for a, b in all_pairs(ranks(16, 4)) if {a // 4, b // 4} == {2, 9}}),
+    ],
+)
+def test_decoder_clears_tests_that_were_bad_once_when_measured_again(
+    parts: tuple[Endpoint, ...], bad: set[tuple[int, int]]
+) -> None:
+    """They are measured again both ways and not blamed; good then, three times, they are forgotten."""
+    once = matrix(parts, lambda a, b: (a, b) in bad)
+    first = decode(once, HALF)
     assert (MatrixAnswer.UNEXPLAINED, ()) == (first.answer, first.suspects)
-    assert moment <= set(first.confirm)
+    assert bad | {(b, a) for a, b in bad} == set(first.confirm)
 
-    healthy = matrix(parts, cells=3 * list(first.confirm))
-    second = decode(together(matrix(parts, lambda a, b: (a, b) in moment), healthy), HALF)
+    second = decode(together(once, matrix(parts, cells=3 * list(first.confirm))), HALF)
 
     assert (MatrixAnswer.NOBODY, (), ()) == (second.answer, second.suspects, second.confirm)
-    assert len(moment) == len(second.bad)
-
-
-def test_a_single_bad_test_is_unexplained_until_it_is_measured_again() -> None:
-    """One bad test names nobody, and clears nobody."""
-    parts = nodes(32)
-    once = matrix(parts, lambda a, b: (a, b) == (3, 4))
-    decoded = decode(once, HALF)
-
-    assert (MatrixAnswer.UNEXPLAINED, ()) == (decoded.answer, decoded.suspects)
-    assert {(3, 4), (4, 3)} == set(decoded.confirm)
-    healthy = matrix(parts, cells=3 * [(3, 4), (4, 3)])
-    assert MatrixAnswer.NOBODY is decode(together(once, healthy), HALF).answer
-
-
-@pytest.mark.parametrize("slow", [2, 3])
-def test_most_rails_slow_is_the_fabric(slow: int) -> None:
-    """Two rails of three, or three of four, are no broken rails."""
-    decoded = decode(matrix(ranks(6, slow + 1), lambda a, b: a % (slow + 1) < slow), HALF)
-
-    assert MatrixAnswer.FABRIC is decoded.answer
+    assert len(bad) == len(second.bad)
 
 
 def test_a_link_on_one_rail_and_on_all() -> None:
@@ -211,20 +191,6 @@ def test_a_link_on_one_rail_and_on_all() -> None:
     assert {(Entity.LINK, "node-1/rank-5<->node-3/rank-13", Direction.BOTH)} == named(one)
     assert {(Entity.LINK, "node-1<->node-3", Direction.BOTH)} == named(every)
     assert 8 == every.suspects[0].tests
-
-
-def test_inside_nodes_a_gpu_a_pair_and_a_whole_node() -> None:
-    """Inside of nodes a GPU, a pair of GPUs and a node are told apart; each of them is its node's."""
-    parts = ranks(4, 8)
-
-    def of(is_bad: Callable[[int, int], bool]) -> set[tuple[Entity, str, Direction]]:
-        return named(decode(matrix(parts, is_bad, span=Span.INSIDE), HALF))
-
-    assert {(Entity.RANK, "node-1/rank-10", Direction.BOTH)} == of(lambda a, b: 10 in (a, b))
-    assert {(Entity.LINK, "node-1/rank-10<->node-1/rank-12", Direction.BOTH)} == of(
-        lambda a, b: {a, b} == {10, 12}
-    )
-    assert {(Entity.NODE, "node-1", Direction.BOTH)} == of(lambda a, b: a // 8 == 1)
 
 
 def test_inside_nodes_of_two_gpus_the_node_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,11 +16,15 @@ from tests.benchmarks.localising.noise import CALM, Noise
 from tests.benchmarks.localising.ours import swept
 from tests.benchmarks.localising.pair_worlds import congested
 from tests.benchmarks.localising.world import World
-from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, on_rails
+from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes, on_rails, ranks
 
 HALF = Tolerance(0.5)
 
 LINK = [(3, 9), (9, 3)]
+
+
+def _at_random(percent: int) -> Callable[[int, int], bool]:
+    return lambda a, b: (a * 7919 + b * 104729) % 1009 % 100 < percent
 
 
 def test_decoder_blames_the_fabric_for_equal_slowness_only_below_a_floor() -> None:
@@ -42,21 +47,28 @@ def test_half_slow_is_the_fabric() -> None:
     assert {f"node-{n}" for n in range(3)} == {subject for _, subject, _ in named(three)}
 
 
-def test_most_nodes_slow_is_the_fabric() -> None:
-    """Where the slow ones are the many, the few that reach more than is usual give it away."""
-    assert MatrixAnswer.FABRIC is decode(matrix(nodes(16), lambda a, b: min(a, b) < 10), HALF).answer
+@pytest.mark.parametrize(
+    "made",
+    [
+        # Where the slow ones are the many, the few that reach more than is usual give it away.
+        matrix(nodes(16), lambda a, b: min(a, b) < 10),
+        # Two rails of three, or three of four, are no broken rails.
+        matrix(ranks(6, 3), lambda a, b: a % 3 < 2),
+        matrix(ranks(6, 4), lambda a, b: a % 4 < 3),
+        # Four nodes that reach each other well and nobody else are no four bad nodes.
+        matrix(nodes(16), lambda a, b: (a < 4) != (b < 4)),
+        # Where every third test is bad at random, nobody is picked out.
+        *(matrix(nodes(16), _at_random(percent)) for percent in (27, 33, 45)),
+    ],
+)
+def test_most_parts_slow_is_the_fabric(made: Matrix) -> None:
+    """No part is picked out."""
+    assert MatrixAnswer.FABRIC is decode(made, HALF).answer
 
 
 def test_near_partners_are_no_fault() -> None:
     """Pairs under one switch that nobody told of are faster, and no node is blamed for the others."""
     assert MatrixAnswer.NOBODY is decode(matrix(nodes(32), lambda a, b: a // 4 != b // 4), HALF).answer
-
-
-def test_a_cut_between_two_groups_blames_no_node() -> None:
-    """Four nodes that reach each other well and nobody else are no four bad nodes."""
-    decoded = decode(matrix(nodes(16), lambda a, b: (a < 4) != (b < 4)), HALF)
-
-    assert MatrixAnswer.FABRIC is decoded.answer
 
 
 def inside(*slow: float) -> Matrix:
@@ -77,32 +89,16 @@ def test_slow_direction_of_one_pair_is_not_the_fabric() -> None:
     assert [Entity.LINK] == [one.kind for one in decode(inside(*[0.015] * 4), floor).suspects]
 
 
-def test_measuring_bad_cells_again_makes_no_fabric() -> None:
+@pytest.mark.parametrize(("number", "tolerance"), [(3, Tolerance(0.5, floor=5.0)), (4, HALF)])
+def test_measuring_bad_cells_again_makes_no_fabric(number: int, tolerance: Tolerance) -> None:
     """What counts is how many cells are bad, not how often they were measured."""
-    parts = nodes(4)
+    parts = nodes(number)
     slow = [cell for cell in all_pairs(parts) if 2 in cell]
-    again = all_pairs(parts) + 5 * slow
-    link = all_pairs(parts) + 9 * [(0, 1)]
-    three = all_pairs(parts[:3]) + 5 * slow[:4]
+    node = matrix(parts, lambda a, b: 2 in (a, b), cells=all_pairs(parts) + 5 * slow)
+    link = matrix(parts, lambda a, b: (a, b) == (0, 1), cells=all_pairs(parts) + 9 * [(0, 1)])
 
-    floor = Tolerance(0.5, floor=5.0)
-    assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(
-        decode(matrix(parts[:3], lambda a, b: 2 in (a, b), cells=[c for c in three if 3 not in c]), floor)
-    )
-    assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(
-        decode(matrix(parts, lambda a, b: 2 in (a, b), cells=again), HALF)
-    )
-    assert {(Entity.LINK, "node-0<->node-1", Direction.OUT)} == named(
-        decode(matrix(parts, lambda a, b: (a, b) == (0, 1), cells=link), HALF)
-    )
-
-
-@pytest.mark.parametrize("share", [27, 33, 45])
-def test_decoder_blames_the_fabric_for_frequent_random_hiccups(share: int) -> None:
-    """Where every third test is bad at random, nobody is picked out."""
-    decoded = decode(matrix(nodes(16), lambda a, b: (a * 7919 + b * 104729) % 1009 % 100 < share), HALF)
-
-    assert MatrixAnswer.FABRIC is decoded.answer
+    assert {(Entity.NODE, "node-2", Direction.BOTH)} == named(decode(node, tolerance))
+    assert {(Entity.LINK, "node-0<->node-1", Direction.OUT)} == named(decode(link, HALF))
 
 
 def retested(*stages: tuple[bool, ...]) -> Matrix:

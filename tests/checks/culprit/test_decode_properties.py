@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Better, Decoded, Endpoint, Entity, Matrix, MatrixAnswer, Suspect, Tolerance
+from checks.culprit.matrix import Better, Decoded, Entity, Matrix, MatrixAnswer, Suspect, Tolerance
 from tests.checks.culprit.planted import BAD, COLUMNS, GOOD, all_pairs, matrix, nodes, ranks
 
 HALF = Tolerance(0.5)
@@ -90,12 +90,9 @@ def test_the_numbers_of_parts_do_not_matter(matrix: Matrix, rng: random.Random) 
     """
     order = list(range(len(matrix.parts)))
     rng.shuffle(order)
-    parts: list[Endpoint] = [matrix.parts[0]] * len(order)
-    for at, to in enumerate(order):
-        parts[to] = matrix.parts[at]
     other = replace(
         matrix,
-        parts=tuple(parts),
+        parts=tuple(matrix.parts[order.index(to)] for to in range(len(order))),
         sources=[order[part] for part in matrix.sources],
         targets=[order[part] for part in matrix.targets],
     )
@@ -125,9 +122,8 @@ def test_decoder_blames_no_part_without_evidence(matrix: Matrix, tolerance: Tole
         blamed = {
             node for one in decoded.suspects if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes
         }
-        assert len(blamed) <= max(
-            1.0, tolerance.max_unfit_fraction * len({part.node for part in matrix.parts})
-        )
+        number = len({part.node for part in matrix.parts})
+        assert len(blamed) <= max(1.0, tolerance.max_unfit_fraction * number)
     cells = set(zip(matrix.sources, matrix.targets, strict=True))
     assert all((a, b) in cells or (b, a) in cells for a, b in decoded.confirm)
 

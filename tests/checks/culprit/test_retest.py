@@ -21,22 +21,22 @@ MIB = 1 << 20
 SIZES = Sizes(pings=10, least_bytes=1 << 16, most_bytes=MIB, seconds=0.01, repeats=3)
 
 
-def notes(ranks: int, rate: Callable[[int, int], float | None], **change: str) -> Mapping[int, retest.Note]:
+def notes(ranks: int, rate: Callable[[int, int], float | None]) -> Mapping[int, retest.Note]:
     """The notes of ranks that all met each other."""
-    said = {
-        one: retest.write(
-            [
-                Trial(other, FINE, rate(one, other), 30.0, 60.0)
-                if rate(one, other) is not None
-                else Trial(other, PairEnding(PairOutcome.NO_ANSWER, "said so"))
-                for other in range(ranks)
-                if other != one
-            ],
-            able=True,
-        )
-        for one in range(ranks)
-    }
-    return {rank: retest.read(rank, text) for rank, text in said.items()}
+
+    def trial(other: int, gbps: float | None) -> Trial:
+        silent = PairEnding(PairOutcome.NO_ANSWER, "said so")
+        return Trial(other, silent) if gbps is None else Trial(other, FINE, gbps, 30.0, 60.0)
+
+    def text(one: int) -> str:
+        trials = [trial(other, rate(one, other)) for other in range(ranks) if other != one]
+        return retest.write(trials, able=True)
+
+    return {one: retest.read(one, text(one)) for one in range(ranks)}
+
+
+def entry(source: int, target: int, gbps: float | None, slowest_us: float = 70.0) -> retest.RetestEntry:
+    return retest.RetestEntry(source, target, gbps, slowest_us, PairOutcome.OK)
 
 
 def entries_of(made: Mapping[int, retest.Note]) -> list[retest.RetestEntry]:
@@ -60,7 +60,7 @@ def test_a_slow_pair_is_measured_again() -> None:
 def inside(slow_gbps: float) -> list[retest.RetestEntry]:
     """Two nodes of two ranks; one direction of one pair is slow, though not a tenth of what is usual."""
     cells = {(0, 1): 0.1, (1, 0): 0.1, (2, 3): 0.1, (3, 2): slow_gbps}
-    return [retest.RetestEntry(a, b, gbps, 70.0, PairOutcome.OK) for (a, b), gbps in cells.items()]
+    return [entry(a, b, gbps) for (a, b), gbps in cells.items()]
 
 
 def test_retest_includes_values_below_the_floor_of_the_policy() -> None:
@@ -73,9 +73,7 @@ def test_retest_includes_values_below_the_floor_of_the_policy() -> None:
 
 def test_retest_covers_every_pair_when_all_are_below_the_floor() -> None:
     """A busy host slows all pairs of the first round."""
-    made = [
-        retest.RetestEntry(a, b, 0.001, 70.0, PairOutcome.OK) for a in range(4) for b in range(4) if a != b
-    ]
+    made = [entry(a, b, 0.001) for a, b in itertools.permutations(range(4), 2)]
 
     assert 12 == len(set(retest.doubtful(made, 1, retest.Bounds(0.1, floor_gbps=0.02))))
 
@@ -89,10 +87,7 @@ def test_a_failed_pair_comes_first() -> None:
 
 def test_a_pause_is_measured_again_however_high_the_bandwidth() -> None:
     """Packet loss: TCP waits 200 ms before it sends again."""
-    made = [
-        retest.RetestEntry(1, 2, 10.0, 101_000.0, PairOutcome.OK),
-        retest.RetestEntry(2, 1, 10.0, 70.0, PairOutcome.OK),
-    ]
+    made = [entry(1, 2, 10.0, 101_000.0), entry(2, 1, 10.0)]
 
     assert retest.doubtful(made, 1) == ((1, 2),)
 
@@ -113,7 +108,7 @@ def test_suspects_meet_each_other_and_a_few_good_nodes_on_all_rails() -> None:
         return 1.0 if 3 in (a // 2, b // 2) else 10.0
 
     made = [
-        retest.RetestEntry(a, b, rate(a, b), 60.0, PairOutcome.OK)
+        entry(a, b, rate(a, b))
         for a, b in itertools.permutations(range(24), 2)
         if a % 2 == b % 2 and abs(a - b) in (2, 4)
     ]
@@ -135,10 +130,8 @@ def test_two_that_wait_in_vain_make_a_rank_silent() -> None:
 
 def test_tests_that_never_ran_say_nothing() -> None:
     """They are in the row, and nowhere else."""
-    text = retest.write(
-        [Trial(1, PairEnding(PairOutcome.PEER_LEFT, "a")), Trial(2, PairEnding(PairOutcome.NOT_RUN, "b"))],
-        True,
-    )
+    left, never = PairEnding(PairOutcome.PEER_LEFT, "a"), PairEnding(PairOutcome.NOT_RUN, "b")
+    text = retest.write([Trial(1, left), Trial(2, never)], True)
 
     assert retest.read(0, text).tests == ()
 

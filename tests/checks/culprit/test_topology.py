@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from checks import bundle as bundles
-from checks.bundle import Bundle
 from checks.culprit.topology import (
     SWITCHES,
     Topology,
@@ -21,13 +20,12 @@ from checks.culprit.topology import (
     why_no_expression,
 )
 from checks.culprit.topology_file import TopologyError, expand, parse
-from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.facts.builtin import builtin
 from checks.model import Cause, Declared, Level, Profile, Report
 from checks.roster import Member, Roster
 from checks.runner import node_run
-from checks.runner.node_context import open_node_context, uplink
+from checks.runner.node_context import uplink, write_node_context
 from tests.sample_reports import POLICY, healthy
 
 TREE = {
@@ -187,12 +185,8 @@ def test_an_expression_needs_one_group() -> None:
 
 def test_a_node_is_found_by_any_of_its_names() -> None:
     """The file may know it by its instance id or its host's full name; the expression is for the others."""
-    topology = Topology(
-        grouped(
-            {"i-0a": ("l0", "s"), "HOST-1.lan": ("l1", "s"), "a.x": ("l2",), "a.y": ("l3",), "b": ("l4",)}
-        ),
-        "rack(.)",
-    )
+    tree = {"i-0a": ("l0", "s"), "HOST-1.lan": ("l1", "s"), "a.x": ("l2",), "a.y": ("l3",), "b": ("l4",)}
+    topology = Topology(grouped(tree), "rack(.)")
     nodes = (["n0", "i-0a"], ["n1", "host-1"], ["a.y"], ["a"], ["a.z"], ["B.lan"], ["n2", "q-rack7"])
 
     assert [topology.switches(names) for names in nodes] == [
@@ -258,20 +252,12 @@ def test_a_nodes_report_opens_with_its_switches(tmp_path: Path) -> None:
     """Whatever becomes of the node afterwards."""
     names = ("gpu-rack0-0", "gpu-rack1-0")
     roster = Roster(tuple(Member(name, "127.0.0.1", 1) for name in names), 2, "")
-    for name, data in (
-        ("bundle", bundles.dump(_bundle(Topology({"leaf9": (names[1],)}, r"rack(\d)")))),
-        ("roster", dump_plain(roster)),
-    ):
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / secret_key.FILE).write_bytes(secret_key.make())
+    topology = Topology({"leaf9": (names[1],)}, r"rack(\d)")
+    declared = Declared("cpu", 2, 0, 1)
+    bundle = bundles.make("gate-1", declared, Profile.QUICK, POLICY, builtin(), topology=topology)
     found = {}
     for name in names:
-        node_context = open_node_context(tmp_path / "bundle", tmp_path / "roster", name, tmp_path / "scratch")
+        node_context = write_node_context(tmp_path / name, bundle, roster, name, secret_key.make())
         found[name] = node_run.first_report(node_context, "attempt-1").node.identity[SWITCHES]
 
     assert found == {"gpu-rack0-0": "rack0", "gpu-rack1-0": "leaf9"}
-
-
-def _bundle(topology: Topology) -> Bundle:
-    declared = Declared("cpu", 2, 0, 1)
-    return bundles.make("gate-1", declared, Profile.QUICK, POLICY, builtin(), topology=topology)

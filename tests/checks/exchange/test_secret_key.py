@@ -38,8 +38,7 @@ SAYS = (
 
 def test_the_remedy_makes_a_key(tmp_path: Path) -> None:
     """What the message says can be typed."""
-    argv = ("sh", "-c", secret_key.BY_HAND)
-    subprocess.run(argv, cwd=tmp_path, check=True)
+    subprocess.run(("sh", "-c", secret_key.BY_HAND), cwd=tmp_path, check=True)
 
     assert secret_key.SECRET_BYTES == len(secret_key.load(tmp_path / secret_key.FILE, 2).data)
 
@@ -71,14 +70,9 @@ def test_single_node_needs_no_key_and_opens_no_port(tmp_path: Path) -> None:
 def becomes(folder: Path, *command: str) -> list[object]:
     """What a command finds that a gate becomes after a go."""
     node_contexts(folder, 5)
-    ended = subprocess.run(
-        (sys.executable, "-c", START, str(folder), *command),
-        cwd=ROOT,
-        env={**os.environ, secret_key.VARIABLE: str(folder / secret_key.FILE)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    argv = (sys.executable, "-c", START, str(folder), *command)
+    environment = {**os.environ, secret_key.VARIABLE: str(folder / secret_key.FILE)}
+    ended = subprocess.run(argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
     found: list[object] = json.loads(ended.stdout)
     return found
 

@@ -55,12 +55,9 @@ def test_each_form_is_recognised_and_read_alike(text: str) -> None:
 
     assert detect(text)
     assert (Better.HIGHER, Span.BETWEEN, 30) == (matrix.better, matrix.span, len(matrix.values))
-    assert {
-        (a, b): pytest.approx(VALUES[i][j], abs=0.006)
-        for i, a in enumerate(NAMES)
-        for j, b in enumerate(NAMES)
-        if a != b
-    } == _cells(matrix)
+    pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
+    written = {(NAMES[i], NAMES[j]): pytest.approx(VALUES[i][j], abs=0.006) for i, j in pairs}
+    assert written == _cells(matrix)
 
 
 @pytest.mark.parametrize("word", ["nan", "-", "failed", "timeout", "0", "0.00"])
@@ -170,9 +167,8 @@ def test_the_six_matrices_of_p2p_are_read() -> None:
 
     assert (6, ()) == (len(reading.tables), reading.unread)
     assert {Span.INSIDE} == {table.matrix.span for table in reading.tables}
-    assert {"GB/s": Better.HIGHER, "us": Better.LOWER} == {
-        table.matrix.unit: table.matrix.better for table in reading.tables
-    }
+    better = {table.matrix.unit: table.matrix.better for table in reading.tables}
+    assert {"GB/s": Better.HIGHER, "us": Better.LOWER} == better
     assert ("latency CPU: it is the time that the host takes to ask for a copy",) == reading.left_out
 
 

@@ -132,10 +132,8 @@ def test_harmless_text_beside_an_output_changes_no_answer(name: str) -> None:
     """Prompts, commands, and the notes of launchers."""
     for beside in HARMLESS if name == HEALTHY[0] else HARMLESS[:2]:
         for text in (beside + _healthy(name), _healthy(name) + beside):
-            assert Answer.GO is explained(text).answer, (
-                beside,
-                [f.message for f in explained(text).findings],
-            )
+            verdict = explained(text)
+            assert Answer.GO is verdict.answer, (beside, [f.message for f in verdict.findings])
 
 
 @pytest.mark.parametrize(

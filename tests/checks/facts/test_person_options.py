@@ -23,10 +23,8 @@ def test_a_larger_number_reaches_the_policy_and_changes_its_digest() -> None:
     policy = local_policy()
     made = with_options(policy, Profile.QUICK, ["training.smoke.steps=200", "compute.gemm.size=1024"])
 
-    assert (made.checks["training.smoke"].options["steps"], made.checks["compute.gemm"].options["size"]) == (
-        200,
-        1024,
-    )
+    assert 200 == made.checks["training.smoke"].options["steps"]
+    assert 1024 == made.checks["compute.gemm"].options["size"]
     assert made.checks["training.smoke"].rules == policy.checks["training.smoke"].rules
     assert with_options(policy, Profile.QUICK, []) == policy != made
 
@@ -75,21 +73,13 @@ def test_the_lines_of_a_real_gpu() -> None:
     """The recorded report of an H100: each group says what was measured, or why it was not."""
     report = load(H100.read_bytes())
     lines = lines_of(report)
+    found = "gpus_found=1 models=NVIDIA H100 80GB HBM3 driver=580.159.04 cuda=13.0"
+    gemm = "[COMPUTE] node-0/rank-0 compute.gemm: "
 
-    assert (
-        "[ENV] node-0 gpu.inventory: gpus_found=1 models=NVIDIA H100 80GB HBM3 driver=580.159.04 cuda=13.0"
-        in lines
-    )
-    assert any(
-        "[COMPUTE] node-0/rank-0 compute.gemm: size=8192 precisions=fp32,tf32,bf16,fp16 " in line
-        for line in lines
-    )
+    assert f"[ENV] node-0 gpu.inventory: {found}" in lines
+    assert any(f"{gemm}size=8192 precisions=fp32,tf32,bf16,fp16 " in line for line in lines)
     assert any("[TRAIN] node-0/rank-0 training.smoke: " in line and "improved=True" in line for line in lines)
     assert "[DDP] training.ddp: not run, one rank declared" in lines
-    rows = [
-        replace(row, outcome=Outcome.ERRORED, metrics={}, reason="no CUDA device")
-        for row in report.observations
-    ]
-    assert "[COMPUTE] node-0/rank-0 compute.gemm: not measured: no CUDA device" in lines_of(
-        replace(report, observations=rows)
-    )
+    [row] = (one for one in report.observations if one.check == "compute.gemm")
+    failed = replace(row, outcome=Outcome.ERRORED, metrics={}, reason="no CUDA device")
+    assert f"{gemm}not measured: no CUDA device" in lines_of(replace(report, observations=(failed,)))

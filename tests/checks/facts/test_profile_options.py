@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from checks.facts.profile_options import options
@@ -57,19 +59,10 @@ def test_a_size_is_left_out_only_where_the_network_is_too_slow_for_it(gbps: floa
 def test_sizes_that_were_left_out_are_said_once() -> None:
     """Not by each of a thousand ranks."""
     line = POLICY.checks["nccl.all_reduce"]
-    metrics: dict[str, Value] = {
-        "sizes_left_out": 2,
-        "wrong_elements": 0,
-        "busbw_peak_gbps": 1.0,
-        "sizes_bytes": (GIB,),
-    }
-    rows = [
-        Observation(
-            "nccl.all_reduce", rank_subject("node-0", rank), Outcome.MEASURED, 0.0,
-            {**metrics, "busbw_gbps": (1.0,)},
-        )
-        for rank in range(8)
-    ]  # fmt: skip
+    metrics: dict[str, Value] = {"sizes_left_out": 2, "wrong_elements": 0, "busbw_peak_gbps": 1.0}
+    metrics |= {"sizes_bytes": (GIB,), "busbw_gbps": (1.0,)}
+    row = Observation("nccl.all_reduce", "", Outcome.MEASURED, 0.0, metrics)
+    rows = [replace(row, subject=rank_subject("node-0", rank)) for rank in range(8)]
     found = {one for one in apply("nccl.all_reduce", line, rows, 8) if one.metric == "sizes_left_out"}
 
     assert [("cluster", Level.WARN, Cause.EVIDENCE)] == [(one.subject, one.level, one.cause) for one in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
 
@@ -29,6 +30,7 @@ from checks.model import (
 from checks.policy import Policy
 from tasks.gate_file.references import default_policy
 from tests import catalogue_reports
+from tests.sample_reports import with_metric, with_row
 
 # Of two p5.48xlarge some collectives have no published rate, which is a WARN of its own.
 NODES = {"p5.48xlarge": 1, "trn1.32xlarge": 2, "cpu": 2}
@@ -40,17 +42,30 @@ STRICT = KINDS[:2]
 expected_report = cache(catalogue_reports.expected_report)
 
 
+def changed(
+    report: Report, checks: Collection[str], change: Callable[[Observation], Observation | None]
+) -> Report:
+    """The report in which the observations of these checks are others, or are not there."""
+    rows = (change(row) if row.check in checks else row for row in report.observations)
+    return replace(report, observations=tuple(row for row in rows if row is not None))
+
+
+def dropped(report: Report, check: str) -> Report:
+    """The report without the check's observations."""
+    return changed(report, [check], lambda row: None)
+
+
+def skipped(report: Report, check: str) -> Report:
+    """The report in which the check was not installed."""
+    skip = Observation(check, "", Outcome.SKIPPED, 0.1, {}, Skip.TOOL_MISSING, "not installed")
+    return changed(report, [check], lambda row: replace(skip, subject=row.subject))
+
+
 def unread(report: Report, skip: Skip = Skip.NOT_PERMITTED) -> Report:
     """The report of nodes that cannot read the kernel's log."""
-    rows = tuple(
-        Observation(
-            row.check, row.subject, Outcome.SKIPPED, 0.1, {}, skip, "/dev/kmsg: No such file or directory"
-        )
-        if row.check in withheld_kernel_log.READERS
-        else row
-        for row in report.observations
-    )
-    return replace(report, observations=rows)
+    none = Observation("", "", Outcome.SKIPPED, 0.1, {}, skip, "/dev/kmsg: No such file or directory")
+    readers = withheld_kernel_log.READERS
+    return changed(report, readers, lambda row: replace(none, check=row.check, subject=row.subject))
 
 
 @cache
@@ -101,30 +116,17 @@ def test_a_log_that_should_be_readable_and_is_not_cannot_pass(kind: str) -> None
     assert Answer.CANNOT_TELL is verdict.answer
 
 
-def _skipped(report: Report, name: str) -> tuple[Observation, ...]:
-    skip = Observation(name, "", Outcome.SKIPPED, 0.1, {}, Skip.TOOL_MISSING, "not installed")
-    return tuple(
-        replace(skip, subject=row.subject) if row.check == name else row for row in report.observations
-    )
-
-
 @pytest.mark.parametrize(("kind", "name"), EACH)
 def test_no_stand_in_may_be_missing(kind: str, name: str) -> None:
     """Dropped, skipped for any reason that is not declared, or left out of the plan: nobody can tell."""
     report = confined(kind)
-    rows = tuple(row for row in report.observations if row.check != name)
-    skipped = _skipped(report, name)
-    left_out = tuple(
-        replace(line, skip=Skip.NOT_IN_PROFILE) if line.check == name else line for line in report.plan
-    )
+    without = dropped(report, name)
     absent = tuple(line for line in report.plan if line.check != name)
-    for spoilt in (
-        replace(report, observations=rows),
-        replace(report, observations=skipped),
-        replace(report, observations=rows, plan=left_out),
-        replace(report, observations=rows, plan=absent),
-    ):
-        assert Answer.CANNOT_TELL is judged(spoilt).answer
+    (own,) = (line for line in report.plan if line.check == name)
+    left_out = (*absent, replace(own, skip=Skip.NOT_IN_PROFILE))
+    spoilt = (without, skipped(report, name), replace(without, plan=left_out), replace(without, plan=absent))
+
+    assert {Answer.CANNOT_TELL} == {judged(one).answer for one in spoilt}
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, stand_ins(kind)[0]) for kind in KINDS])
@@ -132,14 +134,12 @@ def test_no_policy_makes_a_stand_in_optional(kind: str, name: str) -> None:
     """Neither by `required`, nor by `accept_skips`, nor by having no line for it."""
     report, policy = confined(kind), default_policy(kind)[1]
     easy = replace(policy.checks[name], required=False, rules=(), accept_skips=(Skip.TOOL_MISSING,))
-    skipped = _skipped(report, name)
     eased = replace(policy, checks={**policy.checks, name: easy})
     without = replace(policy, checks={check: line for check, line in policy.checks.items() if check != name})
     bare = replace(report, plan=tuple(line for line in report.plan if line.check != name))
-    rest = tuple(row for row in report.observations if row.check != name)
 
-    assert Answer.CANNOT_TELL is judged(replace(report, observations=skipped), eased).answer
-    missing = judged(replace(bare, observations=rest), without)
+    assert Answer.CANNOT_TELL is judged(skipped(report, name), eased).answer
+    missing = judged(dropped(bare, name), without)
     assert (Answer.CANNOT_TELL, name) == (missing.answer, missing.findings[0].check)
     assert "replaces the kernel log, but the plan does not contain it" in missing.findings[0].message
 
@@ -160,23 +160,17 @@ def test_a_report_whose_declaration_was_edited_cannot_pass(kind: str) -> None:
 def test_a_withheld_log_that_can_be_read_is_judged() -> None:
     """Its faults count as anywhere, and no note is written where every node's log was read."""
     report = expected_report("p5.48xlarge", 1, Profile.QUICK, KernelLog.WITHHELD)
-    sick = tuple(
-        replace(row, metrics={**row.metrics, "fatal": 1}) if row.check == "kernel.sxid" else row
-        for row in report.observations
-    )
+    sick = with_metric(report, "kernel.sxid", "node-0", "fatal", 1)
 
     assert () == judged(report).findings
-    assert Answer.NO_GO is judged(replace(report, observations=sick)).answer
+    assert Answer.NO_GO is judged(sick).answer
 
 
 def test_a_log_that_one_node_cannot_read_is_noted_for_one() -> None:
     """The other's is judged, and counts in the coverage."""
     report = expected_report("trn1.32xlarge", 2, Profile.QUICK, KernelLog.WITHHELD)
-    half = {row.subject: row for row in unread(report).observations if row.check == "kernel.xid"}["node-1"]
-    rows = tuple(
-        half if (row.check, row.subject) == ("kernel.xid", "node-1") else row for row in report.observations
-    )
-    verdict = judged(replace(report, observations=rows))
+    [half] = (o for o in unread(report).observations if (o.check, o.subject) == ("kernel.xid", "node-1"))
+    verdict = judged(with_row(report, "kernel.xid", "node-1", lambda row: half))
 
     assert Answer.GO is verdict.answer
     assert verdict.findings[0].message.startswith("The kernel log of 1 of 2 nodes could not be read")
@@ -193,16 +187,11 @@ def test_only_a_log_that_cannot_be_read_is_accepted(skip: Skip) -> None:
 def test_a_reader_that_says_nothing_is_missing() -> None:
     """A dropped or errored observation of the log is no skip."""
     report = confined("trn1.32xlarge")
-    dropped = tuple(row for row in report.observations if row.check != "kernel.xid")
-    errored = tuple(
-        replace(row, outcome=Outcome.ERRORED, skip=None, reason="it hung")
-        if row.check == "kernel.xid"
-        else row
-        for row in report.observations
-    )
+    hung = Observation("kernel.xid", "", Outcome.ERRORED, 0.1, {}, None, "it hung")
+    errored = changed(report, ["kernel.xid"], lambda row: replace(hung, subject=row.subject))
 
-    assert Answer.CANNOT_TELL is judged(replace(report, observations=dropped)).answer
-    assert Answer.CANNOT_TELL is judged(replace(report, observations=errored)).answer
+    assert Answer.CANNOT_TELL is judged(dropped(report, "kernel.xid")).answer
+    assert Answer.CANNOT_TELL is judged(errored).answer
 
 
 def test_the_table_names_checks_of_the_catalogue_with_their_own_part() -> None:

@@ -50,10 +50,8 @@ def test_a_report_whose_nodes_disagree_is_no_pass() -> None:
     odd = replace(report.nodes[2], measured_at="2026-11-21T08:20:00Z")
     verdict = verdict_of(replace(report, nodes=(*report.nodes[:2], odd)))
 
-    assert (Level.WARN, ["node-2"]) == (
-        verdict.level,
-        [f.subject for f in findings_of(verdict, Cause.EVIDENCE)],
-    )
+    assert Level.WARN is verdict.level
+    assert ["node-2"] == [f.subject for f in findings_of(verdict, Cause.EVIDENCE)]
 
 
 @pytest.mark.parametrize("text", ["", "x", "9999-99-99", "0001-01-01T00:00:00+23:59"])

@@ -12,6 +12,7 @@ from checks.judge.completeness import is_whole
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Count, Finding, Level, Node, Observation, Report, Scope
 from tests.catalogue_reports import catalogue_report, policy_of
+from tests.sample_reports import with_metric, with_row
 
 P5 = "p5.48xlarge"
 
@@ -42,20 +43,13 @@ def _is_missing(found: Finding, check: str, subject: str) -> bool:
 @pytest.mark.parametrize("how", ["shorter", "doubled"])
 def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) -> None:
     """Seven of eight in every array, or one of them twice: consistent, and no proof of the eighth."""
-    report = catalogue_report(P5, 2)
-    rows = []
-    for row in report.observations:
-        if (row.check, row.subject) == (check, "node-1"):
-            metrics = {
-                name: (*value[1:], *(value[1:2] if how == "doubled" else ()))
-                if isinstance(value, tuple)
-                else value
-                for name, value in row.metrics.items()
-            }
-            row = replace(row, metrics=metrics)
-        rows.append(row)
 
-    (found,) = _findings(replace(report, observations=tuple(rows)))
+    def without_first(row: Observation) -> Observation:
+        lists = {name: value for name, value in row.metrics.items() if isinstance(value, tuple)}
+        shorter = {name: (*one[1:], *one[1 : 2 if how == "doubled" else 1]) for name, one in lists.items()}
+        return replace(row, metrics={**row.metrics, **shorter})
+
+    (found,) = _findings(with_row(catalogue_report(P5, 2), check, "node-1", without_first))
 
     assert _is_missing(found, check, "node-1") and "the check lists 7 of 8 GPUs" in found.message
 
@@ -125,25 +119,15 @@ def test_subjects_are_whole_if_each_is_there_once_and_in_order(found: tuple[str,
 
 def test_a_gpu_too_many_on_one_node_hides_none_that_another_one_lacks() -> None:
     """Nine and seven are not twice eight."""
-    report = catalogue_report(P5, 2)
-    counts = {"node-0": 9, "node-1": 7}
-    rows = [
-        replace(row, metrics={**row.metrics, "gpus_found": counts[row.subject]})
-        if row.check == "gpu.inventory"
-        else row
-        for row in report.observations
-    ]
+    nine = with_metric(catalogue_report(P5, 2), "gpu.inventory", "node-0", "gpus_found", 9)
+    seven = with_metric(nine, "gpu.inventory", "node-1", "gpus_found", 7)
 
-    assert (
-        Count(15, 16)
-        == decide(replace(report, observations=tuple(rows)), policy_of(P5), builtin()).coverage.gpus
-    )
+    assert Count(15, 16) == decide(seven, policy_of(P5), builtin()).coverage.gpus
 
 
 @pytest.mark.parametrize("more", ["values", "labels"])
 def test_lists_of_unequal_length_are_missing_evidence(more: str) -> None:
     """More values than labels as well as more labels than values."""
-    report = catalogue_report(P5, 2)
     name = "ecc_current" if more == "values" else "gpus"
 
     def longer(row: Observation) -> Observation:
@@ -152,8 +136,7 @@ def test_lists_of_unequal_length_are_missing_evidence(more: str) -> None:
         added = "GPU 8" if name == "gpus" else held[0]
         return replace(row, metrics={**row.metrics, name: (*held, added)})
 
-    rows = [longer(row) if row.check == "gpu.ecc" else row for row in report.observations]
-    found = _findings(replace(report, observations=tuple(rows)))
+    found = _findings(with_row(catalogue_report(P5, 2), "gpu.ecc", "node-0", longer))
 
     assert {(Level.FAIL, Cause.EVIDENCE, "gpu.ecc")} == {(f.level, f.cause, f.check) for f in found}
 

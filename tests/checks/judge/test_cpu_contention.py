@@ -16,11 +16,12 @@ from checks.judge.not_measured import not_measured
 from checks.judge.reachability import judge as judge_hosts
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
-from checks.model import Cause, Finding, Level, Node, Observation, Outcome, Report, Value
+from checks.model import Cause, Finding, Level, Observation, Outcome, Value
 from checks.model_details import Unmeasured
-from checks.policy import CheckPolicy, Over, Policy, Rule, load
+from checks.policy import CheckPolicy, Over, Rule
+from tasks.gate_file.references import SHIPPED, read_policy
 from tests.checks.culprit.rows import tournament
-from tests.checks.local_policy import LOCAL, local_policy
+from tests.checks.local_policy import local_policy
 from tests.sample_reports import FACTS, POLICY, healthy
 
 BUSY: Mapping[str, Value] = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}
@@ -42,9 +43,8 @@ def _found(*rows: Observation, rule: Rule = RULE, hosts: Mapping[str, str] = APA
 
 
 def _said(*rows: Observation, rule: Rule = RULE, hosts: Mapping[str, str] = APART) -> list[str]:
-    found = dict.fromkeys(
-        _found(*rows, rule=rule, hosts=hosts)
-    )  # as the verdict does: equal findings are one
+    # Equal findings are one, as in a verdict.
+    found = dict.fromkeys(_found(*rows, rule=rule, hosts=hosts))
     return [f"{one.subject} {one.level.value} {one.cause.value}" for one in found]
 
 
@@ -183,9 +183,8 @@ def test_busy_node_makes_a_slow_collective_missing_evidence() -> None:
 
 def test_a_rule_that_is_not_about_the_cpu_is_excused_by_nothing() -> None:
     """Wrong elements and GPU rates are what they are."""
-    assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(
-        _row(0, 0.44, BUSY), rule=replace(RULE, needs_cpu=False)
-    )
+    rule = replace(RULE, needs_cpu=False)
+    assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(_row(0, 0.44, BUSY), rule=rule)
 
 
 SHARE = st.floats(0, 1)
@@ -212,27 +211,18 @@ def test_the_shipped_policies_excuse_speeds_alone() -> None:
     """By the unit at the metric's end, and two ratios of times; nothing of GPU memory, products or NVLink."""
     excused = {
         (check, rule.metric)
-        for path in LOCAL.parent.glob("*.toml")
-        for check, line in _policy(path.name).checks.items()
+        for path in SHIPPED.glob("*.toml")
+        for check, line in read_policy(path).checks.items()
         for rule in line.rules
         if rule.needs_cpu
     }
 
     units = ("_gbps", "gflops", "tokens_per_s", "_iops", "per_s_per_cpu", "of_sequential", "cpu_share")
     assert [] == [one for one in excused if not one[1].endswith(units)]
-    nvidia = {
-        check
-        for check, line in _policy("nvidia.toml").checks.items()
-        if any(rule.needs_cpu for rule in line.rules)
-    }
-    assert not nvidia & {"compute.gemm", "compute.memory_bandwidth", "nccl.intra_node"}
+    nvidia = read_policy(SHIPPED / "nvidia.toml").checks
+    for check in ("compute.gemm", "compute.memory_bandwidth", "nccl.intra_node"):
+        assert not any(rule.needs_cpu for rule in nvidia[check].rules)
     assert ("compute.memory_bandwidth", "copy_gbps") in excused
-
-
-def _policy(name: str) -> Policy:
-    import tomllib
-
-    return load(tomllib.loads((LOCAL.parent / name).read_text(encoding="utf-8")))
 
 
 # ------------------------------------------------------------------------------------------------ pairs
@@ -268,31 +258,20 @@ def test_a_slow_pair_of_a_busy_node_is_evidence() -> None:
 
 def test_a_slow_node_among_equally_busy_machines_is_hardware() -> None:
     """All eight are as busy, and one is slow."""
-    apart, slow = (
-        {f"node-{n}": f"boot-{n}" for n in range(8)},
-        {(3, n) for n in range(8)} | {(n, 3) for n in range(8)},
-    )
+    apart = {f"node-{n}": f"boot-{n}" for n in range(8)}
+    slow = {(3, n) for n in range(8)} | {(n, 3) for n in range(8)}
 
     assert ["node-3 FAIL HARDWARE"] == _pairs(8, 1, dict.fromkeys(range(8), BUSY), apart, slow)
     assert ["node-3 FAIL EVIDENCE"] == _pairs(8, 1, {3: BUSY}, apart, slow)
 
 
-def _hosts(
-    loads: Mapping[int, Mapping[str, Value]], gbps: float, first: float | None = None
-) -> list[Finding]:
-    report: Report = replace(
-        healthy(2, 1), nodes=tuple(Node(f"node-{n}", n, "a", "c", True, {}) for n in range(2))
-    )
+def _hosts(loads: Mapping[int, Mapping[str, Value]], gbps: float, **first: Value) -> list[Finding]:
+    report = healthy(2, 1)
     rows = [
-        Observation(
-            "network.pairs", f"node-{n}", Outcome.MEASURED, 1.0,
-            {"peers": (f"node-{1 - n}",), "failures": ("ok",), "latency_us": (20.0,), "bandwidth_gbps": (gbps,),
-             **({} if first is None else {"first_bandwidth_gbps": (first,)}), **loads.get(n, {})},
-        )
-        for n in range(2)
-    ]  # fmt: skip
-    policy = replace(POLICY, checks={"network.pairs": CheckPolicy(options={"floor_gbps": 0.05})})
-    return list(judge_hosts(report, {"network.pairs": rows}, policy))
+        replace(row, metrics={**row.metrics, "bandwidth_gbps": (gbps,), **first, **loads.get(node, {})})
+        for node, row in enumerate(row for row in report.observations if row.check == "network.pairs")
+    ]
+    return list(judge_hosts(report, {"network.pairs": rows}, POLICY))
 
 
 def test_a_slow_link_between_hosts() -> None:
@@ -307,8 +286,8 @@ def test_a_slow_link_between_hosts() -> None:
 
 def test_a_link_that_was_slow_at_first_stays_visible() -> None:
     """Unless a host was busy then."""
-    assert [Level.WARN] == [one.level for one in _hosts({}, 3.0, first=0.01)]
-    assert [] == _hosts({0: BUSY}, 3.0, first=0.01)
+    assert [Level.WARN] == [one.level for one in _hosts({}, 3.0, first_bandwidth_gbps=(0.01,))]
+    assert [] == _hosts({0: BUSY}, 3.0, first_bandwidth_gbps=(0.01,))
 
 
 def test_contention_metrics_of_a_quiet_host_are_short() -> None:
@@ -316,9 +295,8 @@ def test_contention_metrics_of_a_quiet_host_are_short() -> None:
     quiet = Contention(192, 3.04, 0.004, 0.98, pressure=0.02)
 
     assert {"host_load": 3.0, "host_taken": 0.0} == quiet.metrics()
-    assert Contention.from_metrics(Contention(2, 25.0, 0.8, 0.0, throttled=0.3).metrics()) == Contention(
-        2, 25.0, 0.8, 0.0, throttled=0.3
-    )
+    throttled = Contention(2, 25.0, 0.8, 0.0, throttled=0.3)
+    assert throttled == Contention.from_metrics(throttled.metrics())
 
 
 def test_a_value_that_is_missing_stays_missing_on_a_busy_node() -> None:

@@ -64,11 +64,8 @@ def test_a_node_that_was_asked_to_end_is_named_after_the_others(
     report = without_node(without_node(healthy(3, 1), "node-0"), "node-1")
     if not declared:
         report = replace(report, declared=replace(report.declared, node_names=()))
-    found = [
-        one
-        for one in verdict_of(replace(report, ends=ends)).findings
-        if one.message.startswith("sent no report (")
-    ]
+    findings = verdict_of(replace(report, ends=ends)).findings
+    found = [one for one in findings if one.message.startswith("sent no report (")]
 
     assert (first, f"sent no report {message}") == (found[0].subject, found[0].message)
     assert {"node-0", "node-1"} == {one.subject for one in found}

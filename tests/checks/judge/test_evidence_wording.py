@@ -16,12 +16,10 @@ WHO, CHECK = "node-0/rank-0", "collective.all_reduce"
 def test_an_empty_list_is_named_on_its_own_subject() -> None:
     """The other ranks measured."""
     report = with_metric(healthy(), CHECK, WHO, "busbw_gbps", ())
-    said = [
-        (f.subject, f.message) for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.check == CHECK
-    ]
+    found = [f for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.check == CHECK]
 
-    assert (WHO, "not measured: busbw_gbps is an empty list") in said
-    assert {WHO} == {subject for subject, _ in said}
+    assert "not measured: busbw_gbps is an empty list" in [f.message for f in found]
+    assert {WHO} == {f.subject for f in found}
 
 
 def test_a_value_that_no_rule_reads_may_be_missing_with_a_warning() -> None:
@@ -34,17 +32,12 @@ def test_a_value_that_no_rule_reads_may_be_missing_with_a_warning() -> None:
 
 def test_a_missing_tool_is_to_be_installed() -> None:
     """The remedy is that of the reason."""
-    report = with_row(
-        healthy(),
-        CHECK,
-        WHO,
-        lambda row: replace(
-            row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.TOOL_MISSING, reason="no tool"
-        ),
-    )
-    (found,) = (
-        f for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.subject == WHO and f.check == CHECK
-    )
+
+    def skipped(row: Observation) -> Observation:
+        return replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.TOOL_MISSING, reason="no tool")
+
+    verdict = verdict_of(with_row(healthy(), CHECK, WHO, skipped))
+    (found,) = (f for f in findings_of(verdict, Cause.EVIDENCE) if (f.check, f.subject) == (CHECK, WHO))
 
     assert found.remedy.startswith("Install the tool") and "no tool" in found.message
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checks.judge.ledger import ledger, limits_text
-from checks.model import Outcome
+from checks.model import Observation, Outcome
 from checks.policy import Over, Rule
 from tests.sample_reports import POLICY, healthy, verdict_of, with_row, without_row
 
@@ -27,15 +27,12 @@ def test_every_check_of_the_plan_has_an_entry_and_its_sources() -> None:
 
 def test_ledger_counts_missing_and_errored_apart() -> None:
     """A silent rank is not one that said why it could not."""
-    report = healthy()
+
+    def died(row: Observation) -> Observation:
+        return replace(row, outcome=Outcome.ERRORED, metrics={}, reason="died")
+
     check = "collective.all_reduce"
-    report = without_row(report, check, "node-1/rank-3")
-    report = with_row(
-        report,
-        check,
-        "node-0/rank-0",
-        lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}, reason="died"),
-    )
+    report = with_row(without_row(healthy(), check, "node-1/rank-3"), check, "node-0/rank-0", died)
     entry = next(e for e in ledger(report, POLICY, verdict_of(report)) if e.check == check)
     assert (4, 2, 1, 1) == (entry.required, entry.measured, entry.errored, entry.missing)
 

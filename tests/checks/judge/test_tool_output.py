@@ -17,8 +17,8 @@ LINKS = Rule("links", "the table", fact="nvlinks", each="gpus")
 P5 = ReadOptions(Declared("p5.48xlarge", 1, 8, 8))
 
 
-def policy(*rules: Rule, on_warn: OnWarn = OnWarn.GO, check: str = "a.check") -> Policy:
-    return Policy("p", ("p5.48xlarge",), on_warn, 0.25, {check: CheckPolicy(rules=rules)})
+def policy(*rules: Rule, check: str = "a.check") -> Policy:
+    return Policy("p", ("p5.48xlarge",), OnWarn.GO, 0.25, {check: CheckPolicy(rules=rules)})
 
 
 def reading(metrics: dict[str, Value], lines: dict[str, str] | None = None, *unread: str) -> Reading:
@@ -48,9 +48,8 @@ def test_a_finding_bears_the_lines_it_rests_on() -> None:
     found = judged(reading({"wrong": 3}, {"wrong": "17: 3 wrong"}), policy(WRONG))
     finding = found.verdict.findings[0]
 
-    assert (Answer.NO_GO, "17: 3 wrong", "Do not train.") == (
-        found.verdict.answer, finding.evidence, finding.remedy,
-    )  # fmt: skip
+    assert (Answer.NO_GO, ()) == (found.verdict.answer, found.verdict.condemned), "its node is not known"
+    assert ("17: 3 wrong", "Do not train.") == (finding.evidence, finding.remedy)
 
 
 def test_finding_quotes_only_the_lines_of_its_gpu() -> None:
@@ -67,11 +66,6 @@ def test_finding_quotes_only_the_lines_of_its_gpu() -> None:
         reading({"heat": (95,) * 11, "gpus": gpus}, lines), policy(equal)
     ).verdict.findings
     assert lines["heat"] == all_of_them.evidence
-
-
-def test_no_node_is_condemned_by_a_file() -> None:
-    """Nobody knows from which node it came."""
-    assert () == judged(reading({"wrong": 3}), policy(WRONG)).verdict.condemned
 
 
 def test_a_fact_needs_a_declaration() -> None:
@@ -168,17 +162,6 @@ def test_a_policy_for_other_types_cannot_judge() -> None:
     asked = ReadOptions(Declared("g5.xlarge", 1, 1, 1))
 
     assert Answer.CANNOT_TELL is judged(reading({"wrong": 0}), policy(WRONG), asked).verdict.answer
-
-
-def test_a_warning_means_what_the_policy_says() -> None:
-    """Refused where it refuses."""
-    warn = Rule("wrong", "s", warn_above=0)
-    answers = [
-        judged(reading({"wrong": 1}), policy(warn, on_warn=way)).verdict.answer
-        for way in (OnWarn.GO, OnWarn.REFUSE, OnWarn.ASK)
-    ]
-
-    assert [Answer.GO, Answer.NO_GO, Answer.ASK] == answers
 
 
 def test_the_order_of_findings_is_the_readings() -> None:

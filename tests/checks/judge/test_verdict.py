@@ -73,9 +73,7 @@ def test_the_order_of_nodes_and_rows_changes_nothing(seed: int, random: Random) 
     shuffled = replace(report, nodes=tuple(nodes), observations=tuple(rows))
     one, two = verdict_of(report), verdict_of(shuffled)
 
-    assert (one.level, one.answer, one.findings, one.condemned, one.coverage) == (
-        two.level, two.answer, two.findings, two.condemned, two.coverage,
-    )  # fmt: skip
+    assert one == replace(two, digests=one.digests)
 
 
 @given(st.lists(FINDINGS, max_size=6))
@@ -127,17 +125,6 @@ def test_the_policy_says_what_a_warning_means(on_warn: OnWarn, expected: Answer)
     assert expected is verdict_of(report, replace(POLICY, on_warn=on_warn)).answer
 
 
-def test_too_many_condemned_nodes_are_a_suspect_policy_and_all_are_named() -> None:
-    """More than a quarter: it is the image or the policy, until proven otherwise."""
-    report = healthy(8, 1)
-    for node in range(3):
-        report = wrong_sums(report, f"node-{node}/rank-{node}")
-    verdict = verdict_of(report)
-
-    assert (True, ("node-0", "node-1", "node-2")) == (verdict.suspect_policy, verdict.condemned)
-    assert not verdict_of(wrong_sums(healthy(2, 2))).suspect_policy
-
-
 def test_a_type_that_nothing_is_known_of_cannot_be_judged() -> None:
     """Nor one whose number of GPUs is declared wrongly."""
     report = healthy()
@@ -160,10 +147,8 @@ def test_a_report_that_could_not_be_kept_proves_nothing() -> None:
 
     assert (Answer.GO, Level.PASS) == (good.answer, good.level)
     assert (Answer.CANNOT_TELL, Level.FAIL, ()) == (verdict.answer, verdict.level, verdict.condemned)
-    assert (Cause.EVIDENCE, "/tmp/x") == (
-        finding.cause,
-        finding.evidence,
-    ) and "the disk is full" in finding.message
+    assert (Cause.EVIDENCE, "/tmp/x") == (finding.cause, finding.evidence)
+    assert "the disk is full" in finding.message
 
 
 def test_an_unreadable_report_cannot_tell() -> None:
@@ -226,8 +211,9 @@ def test_the_brake_lets_one_machine_of_a_small_job_fail(bad: int, brake: bool) -
     found = [Finding(Level.FAIL, Cause.HARDWARE, "compute.gemm", f"node-{n}", "is wrong") for n in range(bad)]
     one_in_ten = replace(POLICY, max_unfit_fraction=0.1)
 
-    assert brake is conclude(found, FULL, POLICY, 4, DIGESTS, None).suspect_policy
-    assert brake is conclude(found, FULL, one_in_ten, 4, DIGESTS, None).suspect_policy
+    for policy in (POLICY, one_in_ten):
+        verdict = conclude(found, FULL, policy, 4, DIGESTS, None)
+        assert (brake, bad) == (verdict.suspect_policy, len(verdict.condemned)), "all are named"
 
 
 @pytest.mark.parametrize("short", ["nodes", "gpus", "ranks"])
@@ -238,38 +224,29 @@ def test_a_part_that_nobody_observed_refuses_although_a_warning_names_evidence(s
     verdict = conclude([warning], coverage, POLICY, 4, DIGESTS, None)
 
     assert (Level.FAIL, Answer.CANNOT_TELL) == (verdict.level, verdict.answer)
-    assert (
-        f"the report has sound observations of 3 of 4 {short.replace('gpus', 'GPUs')}"
-        == verdict.findings[0].message
-    )
+    counted = short.replace("gpus", "GPUs")
+    assert f"the report has sound observations of 3 of 4 {counted}" == verdict.findings[0].message
     assert Level.WARN is conclude([warning], FULL, POLICY, 4, DIGESTS, None).level
 
 
-@pytest.mark.parametrize("switches", [None, "leaf-1,spine-1", ""])
-def test_a_node_without_a_switch_is_in_the_verdict(switches: str | None) -> None:
+def test_a_node_without_a_switch_is_in_the_verdict() -> None:
     """Where switches are described; a bad switch would look like bad nodes."""
-    report = healthy()
-    last = report.nodes[-1]
-    described = {} if switches is None else {topology.SWITCHES: switches}
-    others = (
-        replace(node, identity={**node.identity, topology.SWITCHES: "leaf-1"} if described else node.identity)
-        for node in report.nodes[:-1]
+    first, second = (
+        replace(node, identity={**node.identity, topology.SWITCHES: switch})
+        for node, switch in zip(healthy().nodes, ("leaf-1", ""), strict=True)
     )
-    nodes = (*others, replace(last, identity={**last.identity, **described}))
-    verdict = verdict_of(replace(report, nodes=nodes))
+    verdict = verdict_of(replace(healthy(), nodes=(first, second)))
 
-    assert (switches == "") is any(finding.check == topology.CHECK for finding in verdict.findings)
+    assert [topology.CHECK] == [finding.check for finding in verdict.findings]
 
 
 def test_only_nodes_failed_and_a_bad_link_has_two_ends() -> None:
     """The cluster is no node, and what could not be told is no failure."""
-    subjects = {
-        "node-0/rank-1": Cause.HARDWARE, "node-2<->node-3": Cause.HARDWARE, CLUSTER: Cause.HARDWARE, "node-1": Cause.EVIDENCE,
-    }  # fmt: skip
-    findings = tuple(
-        Finding(Level.FAIL, cause, "toy", subject, "is bad") for subject, cause in subjects.items()
-    )
+    bad = [
+        Finding(Level.FAIL, Cause.HARDWARE, "toy", subject, "is bad")
+        for subject in ("node-0/rank-1", "node-2<->node-3", CLUSTER)
+    ]
+    unknown = Finding(Level.FAIL, Cause.EVIDENCE, "toy", "node-1", "is not known")
+    verdict = replace(verdict_of(healthy()), findings=(*bad, unknown))
 
-    assert {"node-0", "node-2", "node-3"} == set(
-        failed_nodes(replace(verdict_of(healthy()), findings=findings))
-    )
+    assert {"node-0", "node-2", "node-3"} == set(failed_nodes(verdict))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from checks.judge.baseline.bands import Baseline
 from checks.judge.ledger import ledger
 from checks.judge.reachability import REACHABILITY
-from checks.model import Action, Finding, Observation, Outcome, Report, Verdict
+from checks.model import Action, Finding, Outcome, Report, Verdict
 from checks.policy import Overlay, Policy
 from tests.checks.baselines import FOUR, STEADY, gemm, judged
 from tests.checks.culprit.rows import Change, tournament
@@ -20,7 +19,7 @@ from tests.checks.judge.culprits.test_findings import _policy as pairs_policy
 from tests.checks.judge.culprits.test_silent_ranks import DDP, DEADLINE, GEMM, OOM, REDUCE, TIMED_OUT, broken
 from tests.checks.judge.test_xid_overlay import judged as xid_judged
 from tests.checks.judge.test_xid_overlay import row as xid_row
-from tests.sample_reports import POLICY, healthy, without_node, without_row, wrong_sums
+from tests.sample_reports import POLICY, healthy, with_metric, without_node, without_row, wrong_sums
 
 
 def reworded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,9 +29,8 @@ def reworded(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(self: Finding, *values: Any, **named: Any) -> None:
         plain(self, *values, **named)
         said = "".join(chr(ord(letter) ^ 1) for letter in self.message)
-        if not self.message.startswith(
-            "~"
-        ):  # `replace` makes a finding of one that says something else already
+        # `replace` makes a finding of one that says something else already.
+        if not self.message.startswith("~"):
             object.__setattr__(self, "message", f"~{said}")
 
     monkeypatch.setattr(Finding, "__init__", made)
@@ -48,22 +46,21 @@ def without_words(verdict: Verdict) -> tuple[object, ...]:
     return (*answer, verdict.coverage, findings)
 
 
-def cases() -> Iterator[tuple[Report, Baseline | None, Policy]]:
-    """Reports with findings of each kind that code tells from others."""
-    yield gemm(STEADY), None, EXPECTING
-    yield gemm(STEADY), FOUR, EXPECTING
-    yield gemm([20.0] * 8), FOUR, EXPECTING
-    yield wrong_sums(healthy(2, 2)), None, POLICY
-    yield without_node(healthy(4, 2), "node-2"), None, POLICY
-    yield without_row(healthy(2, 2), "collective.all_reduce", "node-1/rank-3"), None, POLICY
-
-
-@pytest.mark.parametrize("case", tuple(cases()))
+@pytest.mark.parametrize(
+    ("report", "baseline", "policy"),
+    [
+        (gemm(STEADY), None, EXPECTING),
+        (gemm(STEADY), FOUR, EXPECTING),
+        (gemm([20.0] * 8), FOUR, EXPECTING),
+        (wrong_sums(healthy(2, 2)), None, POLICY),
+        (without_node(healthy(4, 2), "node-2"), None, POLICY),
+        (without_row(healthy(2, 2), "collective.all_reduce", "node-1/rank-3"), None, POLICY),
+    ],
+)
 def test_no_verdict_follows_from_a_finding_s_message(
-    case: tuple[Report, Baseline | None, Policy], monkeypatch: pytest.MonkeyPatch
+    report: Report, baseline: Baseline | None, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the answer nor which findings there are; nor what a check's entry in the ledger lacks."""
-    report, baseline, policy = case
     before = judged(report, baseline, policy)
     lacks = [len(entry.silent) for entry in ledger(report, policy, before)]
     reworded(monkeypatch)
@@ -138,52 +135,24 @@ def test_no_verdict_follows_from_what_a_failed_test_of_two_ranks_says(change: Ch
     after = replace(before, observations=tuple(rows))
 
     assert after != before
-    assert without_words(judged(before, None, pairs_policy())) == without_words(
-        judged(after, None, pairs_policy())
-    )
+    answers = [without_words(judged(one, None, pairs_policy())) for one in (before, after)]
+    assert answers[0] == answers[1]
 
 
-def with_reached(report: Report, failures: dict[tuple[str, str], str]) -> Report:
-    """What some nodes say of their peers: why these did not answer, and whether they refused."""
-    rows = []
-    for row in report.observations:
-        if row.check == REACHABILITY:
-            peers = row.metrics["peers"]
-            assert isinstance(peers, tuple)
-            told = tuple(failures.get((row.subject, str(peer)), "ok") for peer in peers)
-            refused = tuple(int("refused" in said) for said in told)
-            rows.append(replace(row, metrics={**row.metrics, "failures": told, "refused": refused}))
-        else:
-            rows.append(row)
-    return replace(report, observations=tuple(rows))
-
-
-@pytest.mark.parametrize("said", ["Connection refused", "timed out"])
-def test_no_verdict_follows_from_why_a_peer_was_not_reached(said: str) -> None:
+@pytest.mark.parametrize(("reason", "refused"), [("Connection refused", 1), ("timed out", 0)])
+def test_no_verdict_follows_from_why_a_peer_was_not_reached(reason: str, refused: int) -> None:
     """That nothing listens there is a field; a failure that is not ok is one, whatever it says."""
-    names = [f"node-{number}" for number in range(4)]
-    of_one = {(name, "node-3"): said for name in names[:3]}
-    before = with_reached(healthy(4, 1), of_one)
-    rows = (
-        replace(row, metrics={**row.metrics, "failures": tuple(_other(text) for text in _texts(row))})
-        if row.check == REACHABILITY
-        else row
-        for row in before.observations
-    )
-    after = replace(before, observations=tuple(rows))
 
-    assert after != before
-    assert without_words(judged(before, None)) == without_words(judged(after, None))
+    def unreached(reason: str) -> Report:
+        """Node 3, of which the others say this."""
+        report = healthy(4, 1)
+        for name in ("node-0", "node-1", "node-2"):
+            report = with_metric(report, REACHABILITY, name, "failures", ("ok", "ok", reason))
+            report = with_metric(report, REACHABILITY, name, "refused", (0, 0, refused))
+        return report
 
-
-def _texts(row: Observation) -> tuple[str, ...]:
-    failures = row.metrics["failures"]
-    assert isinstance(failures, tuple)
-    return tuple(map(str, failures))
-
-
-def _other(said: str) -> str:
-    return said if said == "ok" else "Nobody came to the door."
+    before, after = (judged(unreached(text), None) for text in (reason, "Nobody came to the door."))
+    assert before.findings and without_words(before) == without_words(after)
 
 
 @pytest.mark.parametrize("by", [Overlay.NVIDIA, Overlay.EKS])

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from checks import cli
-from checks import cli as checks_cli
 from checks.process import inheritance
 from checks.process.isolate import Output, piped
 from container.agent import allocation
@@ -53,11 +52,7 @@ with open(sys.argv[1], "w") as file:
     os.write(file.fileno(), b"the file")
 """
 
-LISTING = (
-    sys.executable,
-    "-c",
-    "from checks.process.stderr import say; say('x'); say('y'); print('the result')",
-)
+LISTING = "from checks.process.stderr import say; say('x'); say('y'); print('the result')"
 
 
 def run(*argv: str) -> subprocess.CompletedProcess[str]:
@@ -108,7 +103,7 @@ def test_a_signal_for_the_training_does_not_end_the_checks() -> None:
 
 @pytest.mark.parametrize(
     "main",
-    [checks_cli.main, prelaunch.main, agent_cli.main, allocation.main],
+    [cli.main, prelaunch.main, agent_cli.main, allocation.main],
     ids=["checks", "prelaunch", "agent", "one file"],
 )
 def test_every_program_sets_right_what_it_inherits(
@@ -131,18 +126,15 @@ def test_every_program_sets_right_what_it_inherits(
 def test_a_full_disk_behind_stderr_changes_no_exit_code() -> None:
     """Python's own answer would be 1, which reads as no-go."""
     with open("/dev/full", "wb") as full:
-        ended = subprocess.run(LISTING, stdout=subprocess.PIPE, stderr=full, check=False)
+        ended = subprocess.run((sys.executable, "-c", LISTING), stdout=subprocess.PIPE, stderr=full)
 
     assert (0, b"the result\n") == (ended.returncode, ended.stdout)
 
 
 def test_a_copy_that_cannot_be_written_does_not_stop_the_writer() -> None:
     """The ranks' output is shown as it comes; where nobody can read it, it is drained and kept all the same."""
-    child = subprocess.Popen(
-        (sys.executable, "-c", "print('x' * 500000); print('y' * 500000)"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    argv = (sys.executable, "-c", "print('x' * 500000); print('y' * 500000)")
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     closed = os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0)
     output = Output(piped(child), closed)
 

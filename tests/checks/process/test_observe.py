@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
-from checks.check import Check, CheckError, Context, Measurement, Skipped, check
-from checks.model import Declared, Outcome, Profile, Scope, Skip
+from checks.check import Check, CheckError, Context, Measurement, Skipped
+from checks.model import Outcome, Skip
 from checks.process.observe import probe
 from checks.process.tool import ToolMissing
-from checks.roster import Roster
-from tests.exchanges import access
+from tests.checks.worlds import context
+from tests.sample_reports import toy_check
 
-CONTEXT = Context(
-    access("n"), "c", Declared("cpu", 1, 0, 1), Profile.QUICK, "n", 0, Roster((), 1, ""), Path(), 1.0
-)
-
-
-@check("a.b", Scope.NODE, timeout_s=1, metrics=("x",))
-def healthy(context: Context) -> Measurement:
-    """Measures."""
-    return Measurement({"x": 1.0})
+CONTEXT = context()
 
 
 def doing(result: object) -> Check:
@@ -33,14 +24,14 @@ def doing(result: object) -> Check:
             raise result
         return result  # type: ignore[return-value]
 
-    return dataclasses.replace(healthy, body=body)
+    return dataclasses.replace(toy_check(), body=body)
 
 
 def test_a_measurement_is_measured() -> None:
     """The healthy case, so that the others mean something."""
-    row = probe(healthy, CONTEXT, "n")
+    row = probe(toy_check(), CONTEXT, "n")
 
-    assert (Outcome.MEASURED, {"x": 1.0}) == (row.outcome, row.metrics)
+    assert (Outcome.MEASURED, {"value": 1}) == (row.outcome, row.metrics)
 
 
 @pytest.mark.parametrize(
@@ -52,15 +43,15 @@ def test_a_measurement_is_measured() -> None:
         (MemoryError(), "MemoryError"),
         (None, "NoneType"),
         (True, "bool"),
-        (Measurement({}), "did not return x"),
-        (Measurement({"x": float("nan")}), "nan in x"),
-        (Measurement({"x": float("inf")}), "inf in x"),
-        (Measurement({"x": (1.0, float("nan"))}), "nan in x"),
-        (Measurement({"x": ()}), "empty list in x"),
-        (Measurement({"x": (True, 1.0)}), "mixed kinds in x"),
-        (Measurement({"x": ("a", None)}), "mixed kinds in x"),  # type: ignore[dict-item]
-        (Measurement({"x": 10**400}), "out of range in x"),
-        (Measurement({"x": {}}), "dict in x"),  # type: ignore[dict-item]
+        (Measurement({}), "did not return value"),
+        (Measurement({"value": float("nan")}), "nan in value"),
+        (Measurement({"value": float("inf")}), "inf in value"),
+        (Measurement({"value": (1.0, float("nan"))}), "nan in value"),
+        (Measurement({"value": ()}), "empty list in value"),
+        (Measurement({"value": (True, 1.0)}), "mixed kinds in value"),
+        (Measurement({"value": ("a", None)}), "mixed kinds in value"),  # type: ignore[dict-item]
+        (Measurement({"value": 10**400}), "out of range in value"),
+        (Measurement({"value": {}}), "dict in value"),  # type: ignore[dict-item]
     ],
 )
 def test_probe_result_that_is_no_measurement_is_errored(result: object, said: str) -> None:
@@ -84,6 +75,6 @@ def test_a_skip_keeps_its_reason(result: object, skip: Skip) -> None:
 
 def test_evidence_is_bounded() -> None:
     """A MiB is the limit here; the journal cuts it to 4 KiB and keeps the whole beside the report."""
-    row = probe(doing(Measurement({"x": 1}, "e" * 3_000_000)), CONTEXT, "n")
+    row = probe(doing(Measurement({"value": 1}, "e" * 3_000_000)), CONTEXT, "n")
 
     assert 1 << 20 == len(row.evidence)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from checks.process import tool
+from checks.process.tree import alive, start_ticks
 from tests.fakes.tools import Reply, install, on_path
+from tests.waiting import until
 
 
 def test_tool_returns_both_streams_and_the_exit_code(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_a_hung_program_is_ended_with_its_children_and_what_it_said_is_kept(tmp_
 
     assert (said.code, said.stdout, said.whole) == (None, "half\n", False)
     assert "its deadline passed" in said.account()
-    with pytest.raises(ProcessLookupError):
-        _until_gone(int(pid_file.read_text()))
+    child = int(pid_file.read_text())
+    until(lambda: not alive(child, start_ticks(child)))
 
 
 def test_a_flood_is_cut_and_not_taken_for_the_whole() -> None:
@@ -65,12 +65,3 @@ def test_a_flood_is_cut_and_not_taken_for_the_whole() -> None:
 def test_a_program_that_dies_of_a_signal_shows_it() -> None:
     """Minus the signal, as subprocess has it."""
     assert tool.run(("/bin/sh", "-c", "kill -SEGV $$"), 5.0).code == -signal.SIGSEGV
-
-
-def _until_gone(pid: int) -> None:
-    for _ in range(100):
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "Z":  # an orphan that its new parent has not reaped yet
-            raise ProcessLookupError
-        time.sleep(0.02)

@@ -25,11 +25,9 @@ DEAF = (
 # A grandchild in a session of its own whose parents are gone, as a daemon makes itself.
 DAEMON = """
 import os, sys, time
-if os.fork():
-    time.sleep(300 if {stay} else 0); os._exit(0)
+if os.fork(): os._exit(0)
 os.setsid()
 if os.fork(): os._exit(0)
-if {clear}: os.execve(sys.executable, [sys.executable, '-c', {child!r}], {{}})
 open({told!r}, 'w').write(str(os.getpid())); time.sleep(300)
 """
 TELL_AND_SLEEP = "import os, time; open({told!r}, 'w').write(str(os.getpid())); time.sleep(300)"
@@ -46,11 +44,6 @@ open({told!r}, 'w').close(); time.sleep(300)
 """
 
 
-def python(code: str, **more: object) -> subprocess.Popen[bytes]:
-    """A Python that runs `code` in a session of its own."""
-    return subprocess.Popen((sys.executable, "-S", "-c", code), start_new_session=True, **more)  # type: ignore[call-overload, no-any-return]
-
-
 def told(path: Path) -> list[int]:
     """The pids that a process wrote."""
     until(lambda: path.exists() and path.read_text().strip())
@@ -62,13 +55,18 @@ def dead(pid: int) -> bool:
     return not alive(pid, start_ticks(pid))
 
 
+def shown_as_zombie(pid: int) -> bool:
+    """Whether /proc does."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 @pytest.fixture
 def child() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
-    """Starts children, and ends what a failed test leaves of them."""
+    """Starts a Python in a session of its own for some code, and ends what a failed test leaves of them."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(code: str) -> subprocess.Popen[bytes]:
-        started.append(python(code))
+        started.append(subprocess.Popen((sys.executable, "-S", "-c", code), start_new_session=True))
         return started[-1]
 
     yield start
@@ -83,9 +81,8 @@ Child = Callable[[str], subprocess.Popen[bytes]]
 def as_subreaper(code: str) -> str:
     """What a subreaper of its own prints: the test's process stays as it is."""
     begin = "import os, sys, time, subprocess\nfrom checks.process.tree import *\nbecome_subreaper()\n"
-    done = subprocess.run(
-        (sys.executable, "-c", begin + code), cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    argv = (sys.executable, "-c", begin + code)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -107,12 +104,10 @@ def test_an_end_is_said_with_the_name_of_its_signal(code: int, said: str) -> Non
 def test_a_child_that_ended_is_not_alive_before_it_is_reaped(child: Child) -> None:
     """A zombie is dead, though /proc still has it."""
     process = child("")
-    until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    until(lambda: shown_as_zombie(process.pid))
+    ticks = start_ticks(process.pid)
 
-    assert (start_ticks(process.pid) is not None, alive(process.pid, start_ticks(process.pid))) == (
-        True,
-        False,
-    )
+    assert (ticks is not None, alive(process.pid, ticks)) == (True, False)
 
 
 def test_a_number_used_again_is_not_the_same_process(child: Child) -> None:
@@ -124,16 +119,7 @@ def test_a_number_used_again_is_not_the_same_process(child: Child) -> None:
     assert (alive(process.pid, ticks), alive(process.pid, ticks - 1)) == (True, False)
 
 
-def test_a_stopped_process_is_alive(child: Child) -> None:
-    """Frozen is not gone."""
-    process = child(SLEEP)
-    ticks = start_ticks(process.pid)
-    process.send_signal(signal.SIGSTOP)
-
-    assert alive(process.pid, ticks)
-
-
-def test_a_process_whose_main_thread_ended_is_alive(child: Child, tmp_path: Path) -> None:
+def test_a_process_whose_main_thread_ended_is_alive(child: Child) -> None:
     """The kernel shows it as a zombie while another thread goes on."""
     code = (
         "import ctypes, threading, time\n"
@@ -141,17 +127,23 @@ def test_a_process_whose_main_thread_ended_is_alive(child: Child, tmp_path: Path
         "ctypes.CDLL(None).syscall({exit}, 0)"
     ).format(exit=60 if os.uname().machine == "x86_64" else 93)
     process = child(code)
-    until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    until(lambda: shown_as_zombie(process.pid))
 
     assert alive(process.pid, start_ticks(process.pid))
     assert end_tree(process.pid, 0.0) == ()
 
 
-def test_ending_leaves_the_exit_status_to_its_owner(child: Child) -> None:
-    """Subprocess would read a status that another took as success."""
+@pytest.mark.parametrize("stopped", [False, True])
+def test_ending_leaves_the_exit_status_to_its_owner(child: Child, stopped: bool) -> None:
+    """Subprocess would read a status that another took as success. A stopped process is alive, and gets its chance to answer: SIGTERM
+    alone would wait for a SIGCONT that nobody sends.
+    """
     process = child(SLEEP)
+    if stopped:
+        process.send_signal(signal.SIGSTOP)
 
-    assert end_tree(process.pid, 5.0) == ()
+    assert alive(process.pid, start_ticks(process.pid))
+    assert end_tree(process.pid, DEADLINE_S) == ()
     assert process.wait(DEADLINE_S) == -signal.SIGTERM
 
 
@@ -164,15 +156,6 @@ def test_sigkill_ends_what_ignores_sigterm(child: Child, tmp_path: Path) -> None
     assert end_tree(process.pid, 0.3) == ()
     assert process.wait(DEADLINE_S) == -signal.SIGKILL
     assert 0.3 <= time.monotonic() - begun
-
-
-def test_a_stopped_process_gets_its_chance_to_answer(child: Child) -> None:
-    """SIGTERM alone would wait for a SIGCONT that nobody sends."""
-    process = child(SLEEP)
-    process.send_signal(signal.SIGSTOP)
-
-    assert end_tree(process.pid, DEADLINE_S) == ()
-    assert process.wait(DEADLINE_S) == -signal.SIGTERM
 
 
 def test_a_grandchild_in_another_session_is_ended(child: Child, tmp_path: Path) -> None:
@@ -195,7 +178,7 @@ def test_session_without_its_leader_is_ended(child: Child, tmp_path: Path) -> No
     assert dead(pid)
 
 
-def test_a_stranger_is_left_alone(child: Child, tmp_path: Path) -> None:
+def test_a_stranger_is_left_alone(child: Child) -> None:
     """A number that is not below this process, or that started at another time, is not what was meant."""
     mine, ticks = child(SLEEP), start_ticks(os.getpid())
     end_tree(mine.pid, 0.0, started=ticks)
@@ -216,7 +199,7 @@ def test_siblings_are_left_alone(child: Child) -> None:
 def test_a_subreaper_ends_daemons(tmp_path: Path) -> None:
     """Their parents are gone and their session is their own: they fell to the subreaper."""
     path = tmp_path / "pid"
-    code = DAEMON.format(stay=False, clear=False, child="", told=str(path))
+    code = DAEMON.format(told=str(path))
     said = as_subreaper(
         f"subprocess.run([sys.executable, '-c', {code!r}])\n"
         f"while not os.path.exists({str(path)!r}) or not open({str(path)!r}).read(): time.sleep(0.01)\n"
@@ -240,25 +223,23 @@ def test_process_forked_on_sigterm_is_found_and_ended(tmp_path: Path) -> None:
     assert all(dead(pid) for pid in told(path))
 
 
-def test_an_interrupt_while_it_ends_processes_leaves_none_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_it_ends_processes_leaves_none_stopped(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such as a second Ctrl-C, between the stop and the kill: what is stopped never ends by itself."""
-    child = subprocess.Popen(("sleep", "60"))
+    process = child(SLEEP)
 
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("checks.process.tree.time.sleep", interrupted)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            end_tree(child.pid, 0.0)
-        monkeypatch.undo()
-        assert -signal.SIGKILL == child.wait(60)
-    finally:
-        child.kill()
-        child.wait()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("checks.process.tree.time.sleep", interrupted)
+        end_tree(process.pid, 0.0)
+
+    assert -signal.SIGKILL == process.wait(DEADLINE_S)
 
 
-def test_processes_that_fork_all_the_time_are_ended(tmp_path: Path) -> None:
+def test_processes_that_fork_all_the_time_are_ended() -> None:
     """All are frozen before the first is killed, so no child is born unseen."""
     # Where this test is killed, nobody could end them: they end by themselves.
     forker = (
@@ -278,7 +259,7 @@ def test_processes_that_fork_all_the_time_are_ended(tmp_path: Path) -> None:
 def test_a_mark_in_the_environment_finds_what_has_no_parents(tmp_path: Path) -> None:
     """The last resort where every process that knew of it was killed."""
     path, mark = tmp_path / "pid", f"{os.getpid()}-{time.monotonic_ns()}"
-    code = DAEMON.format(stay=False, clear=False, child="", told=str(path))
+    code = DAEMON.format(told=str(path))
     subprocess.run((sys.executable, "-c", code), env={**os.environ, "PRELAUNCH_MARK": mark}, check=True)
     (pid,) = told(path)
 
@@ -298,14 +279,8 @@ def test_a_child_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path, w
         argv = f"[sys.executable, '-c', {sleeper!r}]"
     else:
         argv = f"with_pdeathsig([sys.executable, '-c', {sleeper!r}])"
-    parent = subprocess.Popen(
-        (
-            sys.executable,
-            "-c",
-            f"import subprocess, sys\nfrom checks.process.tree import *\nsubprocess.run({argv})",
-        ),
-        cwd=ROOT,
-    )
+    code = f"import subprocess, sys\nfrom checks.process.tree import *\nsubprocess.run({argv})"
+    parent = subprocess.Popen((sys.executable, "-c", code), cwd=ROOT)
     (pid,) = told(path)
     parent.kill()
     parent.wait()
@@ -313,14 +288,9 @@ def test_a_child_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path, w
     until(lambda: dead(pid))
 
 
-def test_the_wrapper_becomes_its_command(child: Child) -> None:
+def test_the_wrapper_becomes_its_command() -> None:
     """Same process, same output, same exit code, same environment."""
-    done = subprocess.run(
-        with_pdeathsig((sys.executable, "-c", "import os, sys; print(os.environ['X']); sys.exit(7)")),
-        env={**os.environ, "X": "y"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = with_pdeathsig((sys.executable, "-c", "import os, sys; print(os.environ['X']); sys.exit(7)"))
+    done = subprocess.run(argv, env={**os.environ, "X": "y"}, capture_output=True, text=True)
 
     assert (done.returncode, done.stdout) == (7, "y\n")

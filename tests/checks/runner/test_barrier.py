@@ -33,11 +33,8 @@ def node_contexts(folder: Path, network_s: float, nodes: int = 2) -> list[NodeCo
     (folder / "bundle.json").write_bytes(bundles.dump(bundle))
     (folder / "exchange.key").write_bytes(secret_key.make())
     (folder / "roster.json").write_bytes(dump_plain(Roster(members, free_port(), "lo")))
-    names = bundle.declared.node_names
-    return [
-        open_node_context(folder / "bundle.json", folder / "roster.json", name, folder / name)
-        for name in names
-    ]
+    files = (folder / "bundle.json", folder / "roster.json")
+    return [open_node_context(*files, member.name, folder / member.name) for member in members]
 
 
 @contextmanager
@@ -54,26 +51,11 @@ def board(node_context: NodeContext, delay_s: float = 0.0) -> Iterator[NodeBarri
         responder.close()
 
 
-def meet(boards: list[NodeBarrier], objections: tuple[str, str] = ("", "")) -> list[str]:
+def meet(boards: Sequence[NodeBarrier], objections: Sequence[str] = ()) -> list[str]:
     """What each node concludes at the barrier."""
-    said = ["", ""]
-
-    def arrive(index: int) -> None:
-        said[index] = boards[index].agree("here", objections[index])
-
-    threads = [threading.Thread(target=arrive, args=(index,)) for index in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return said
-
-
-def test_nodes_that_agree_go_on(tmp_path: Path) -> None:
-    """Nobody objects."""
-    zero, one = node_contexts(tmp_path, 5)
-    with board(zero) as first, board(one) as second:
-        assert ["", ""] == meet([first, second])
+    given = objections or [""] * len(boards)
+    with ThreadPoolExecutor(len(boards)) as pool:
+        return list(pool.map(lambda one, objection: one.agree("here", objection), boards, given))
 
 
 def test_a_first_node_that_starts_later_is_waited_for(tmp_path: Path) -> None:
@@ -100,20 +82,13 @@ def test_a_first_node_that_does_not_come_is_named(tmp_path: Path) -> None:
 def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> None:
     """It answers, so it is not missing: a diagnostic takes minutes longer on one node than on another."""
     zero, one = node_contexts(tmp_path, 0.6)
-    said = ["", ""]
 
-    def arrive(index: int, made: NodeBarrier, after_s: float) -> None:
+    def arrive(made: NodeBarrier, after_s: float) -> str:
         time.sleep(after_s)
-        said[index] = made.agree("here", "", patience_s=20.0)
+        return made.agree("here", "", patience_s=20.0)
 
-    with board(zero) as first, board(one) as second:
-        threads = [threading.Thread(target=arrive, args=args) for args in ((0, first, 0.0), (1, second, 2.5))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-
-    assert ["", ""] == said
+    with board(zero) as first, board(one) as second, ThreadPoolExecutor(2) as pool:
+        assert ["", ""] == list(pool.map(arrive, (first, second), (0.0, 2.5)))
 
 
 def test_a_node_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
@@ -130,12 +105,9 @@ def test_more_nodes_meet_than_the_first_one_has_connections_for(
 ) -> None:
     """Those that wait leave room for those that arrive: a limit of 1,024 open files leaves 512 connections."""
     monkeypatch.setattr(admission, "_descriptors", lambda: 24)
-    nodes = 30
-    with ExitStack() as stack, ThreadPoolExecutor(nodes) as pool:
-        boards = [stack.enter_context(board(one)) for one in node_contexts(tmp_path, 20, nodes)]
-        said = list(pool.map(lambda one: one.agree("here", ""), boards))
-
-    assert said == [""] * nodes
+    with ExitStack() as stack:
+        boards = [stack.enter_context(board(one)) for one in node_contexts(tmp_path, 20, 30)]
+        assert [""] * 30 == meet(boards)
 
 
 def test_many_nodes_ask_for_the_notes_of_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,13 +120,11 @@ def test_many_nodes_ask_for_the_notes_of_all_at_once(tmp_path: Path, monkeypatch
         whole(self, link, session)
 
     monkeypatch.setattr(Responder, "_serve", counted)
-    made = node_contexts(tmp_path, 20, nodes)
     with ExitStack() as stack, ThreadPoolExecutor(nodes) as pool:
-        boards = [stack.enter_context(board(one)) for one in made]
-        said = list(pool.map(lambda one: one.agree("here", ""), boards))
+        boards = [stack.enter_context(board(one)) for one in node_contexts(tmp_path, 20, nodes)]
+        assert [""] * nodes == meet(boards)
         list(pool.map(lambda one: one.linger(5.0), boards))
 
-    assert said == [""] * nodes
     assert len(asked) < 8 * nodes
 
 

@@ -121,9 +121,8 @@ def test_without_offers_or_without_valid_for_nothing_is_read_into_the_report(
     tmp_path: Path, state: Path
 ) -> None:
     keep_record(state, record())
-    plain = bundles.make(
-        "now-1", DECLARED, Profile.STANDARD, read_policy(None, DECLARED, announced=False), builtin()
-    )
+    shipped = read_policy(None, DECLARED, announced=False)
+    plain = bundles.make("now-1", DECLARED, Profile.STANDARD, shipped, builtin())
 
     assert set() == skipped(tmp_path, bundle())
     assert "" == known_before(state, plain)

@@ -27,14 +27,16 @@ from checks.runner.rank_process import RankFile, RankSession
 from tests.checks.local_policy import local_policy, lone_node
 
 TOO_SHORT = "its time limit of 0.1 s ([checks] timeouts_s) passed before the check could start"
+OVER = "the run's deadline of 120 s passed: the check had not started"
+PASSED = "its time limit of 3 s ([checks] timeouts_s)"
+NO_RETURN = "not run: the check compute.gemm did not return"
 
 
-def node_context(folder: Path, timeouts_s: Mapping[str, float], skip: tuple[str, ...] = ()) -> NodeContext:
+def node_context(folder: Path, timeouts_s: Mapping[str, float]) -> NodeContext:
     """One node of two ranks, with these limits."""
     declared = Declared("cpu", 1, 0, 2, ("node-0",))
-    made = bundles.make(
-        "limits", declared, Profile.QUICK, local_policy(), builtin(), skip=skip, timeouts_s=timeouts_s
-    )
+    policy = local_policy()
+    made = bundles.make("limits", declared, Profile.QUICK, policy, builtin(), timeouts_s=timeouts_s)
     return lone_node(folder, made)
 
 
@@ -53,9 +55,8 @@ def ranked(
     path = folder / "rank.jsonl"
     RankSession(context, RankPlace(0, 0, 2, "cpu"), RankFile(path)).run()
     events = [json.loads(line) for line in path.read_text().splitlines()]
-    return {
-        event["row"]["check"]: event["row"] for event in events if event["event"] == "observation"
-    }, groups
+    rows = [event["row"] for event in events if event["event"] == "observation"]
+    return {row["check"]: row for row in rows}, groups
 
 
 @pytest.mark.parametrize("name", ["compute.gemm", "collective.all_reduce"])
@@ -80,24 +81,16 @@ def test_a_rank_without_time_to_join_is_not_told_to_use_torchrun(
     rows, groups = ranked(tmp_path, monkeypatch, replace(context, deadline=Deadline(120.0, 0.0)))
 
     assert [] == groups
-    assert (
-        "the run's deadline of 120 s passed: the check had not started"
-        == rows["collective.all_reduce"]["reason"]
-    )
+    assert OVER == rows["collective.all_reduce"]["reason"]
 
 
 @pytest.mark.parametrize(
     ("timeouts_s", "kind", "reason", "then"),
     [
-        (
-            {"compute.gemm": 3.0},
-            "limit_passed",
-            "its time limit of 3 s ([checks] timeouts_s) passed",
-            "not run: the check compute.gemm did not return within its time limit of 3 s ([checks] timeouts_s)",
-        ),
-        ({}, "deadline", "the check did not end within its deadline of ", "not run: the check compute.gemm did not return"),
+        ({"compute.gemm": 3.0}, "limit_passed", f"{PASSED} passed", f"{NO_RETURN} within {PASSED}"),
+        ({}, "deadline", "the check did not end within its deadline of ", NO_RETURN),
     ],
-)  # fmt: skip
+)
 def test_a_rank_that_its_limit_ended_names_it_in_all_that_follows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -121,10 +114,7 @@ def test_a_rank_that_its_limit_ended_names_it_in_all_that_follows(
 
 @pytest.mark.parametrize(
     ("limit_s", "left_s", "kind", "reason"),
-    [
-        (0.1, 60.0, ErrorKind.LIMIT_TOO_SHORT, TOO_SHORT),
-        (9.0, 0.2, ErrorKind.OTHER, "the run's deadline of 120 s passed: the check had not started"),
-    ],
+    [(0.1, 60.0, ErrorKind.LIMIT_TOO_SHORT, TOO_SHORT), (9.0, 0.2, ErrorKind.OTHER, OVER)],
 )
 def test_a_check_of_a_node_names_the_limit_that_passed(
     tmp_path: Path,
@@ -179,10 +169,8 @@ def test_check_left_out_by_the_gate_file_is_observed_as_skipped(tmp_path: Path) 
     second = write_node_context(tmp_path, made, Roster(members, 2000, "lo"), "node-1", secret_key.make())
     planned, rows = {check.name for check in second.planned()}, node_run.left_out(second)
 
+    gathers = [("collective.all_gather", f"node-1/rank-{rank}") for rank in (2, 3)]
+
     assert not planned & {*LEFT_OUT} and {"memory.stress", "collective.all_reduce"} <= planned
-    assert [
-        ("disk.io", "node-1"),
-        ("collective.all_gather", "node-1/rank-2"),
-        ("collective.all_gather", "node-1/rank-3"),
-    ] == [(row.check, row.subject) for row in rows]
+    assert [("disk.io", "node-1"), *gathers] == [(row.check, row.subject) for row in rows]
     assert {(Outcome.SKIPPED, Skip.GATE_FILE)} == {(row.outcome, row.skip) for row in rows}

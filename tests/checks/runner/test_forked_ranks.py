@@ -79,10 +79,8 @@ def test_a_process_that_cannot_be_forked_says_why_and_ends(
 @pytest.fixture
 def node_context(tmp_path: Path) -> NodeContext:
     """The only node of a gate, with two ranks."""
-    made = bundles.make(
-        "forks", Declared("cpu", 1, 0, 2, ("node-0",)), Profile.QUICK, local_policy(), builtin()
-    )
-    return lone_node(tmp_path, made)
+    of_two = Declared("cpu", 1, 0, 2, ("node-0",))
+    return lone_node(tmp_path, bundles.make("forks", of_two, Profile.QUICK, local_policy(), builtin()))
 
 
 def test_a_rank_gets_the_environment_that_torchrun_gives(node_context: NodeContext) -> None:
@@ -118,11 +116,15 @@ def staged(
         return str(error), words
 
 
+def forked(*argv: str) -> subprocess.Popen[bytes]:
+    """A process in the place of a fork."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True)
+
+
 def ended() -> subprocess.Popen[bytes]:
     """A process that is killed at once."""
-    return subprocess.Popen(
-        ("sh", "-c", "kill -9 $$"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
+    return forked("sh", "-c", "kill -9 $$")
 
 
 def refused() -> None:
@@ -139,20 +141,14 @@ def test_ranks_that_end_early_are_named(
     node_context: NodeContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The store is there before them, until the ranks of every node have ended, and no rank of one is waited for."""
-    said, words = staged(node_context, monkeypatch, ended)
+    said, [store, *others] = staged(node_context, monkeypatch, ended)
+    logged = capsys.readouterr().err.splitlines()
 
-    assert (
-        "the rank checks did not start: rank 0 was ended by SIGKILL (out of memory, or somebody ended it)"
-        == said
-    )
-    store, *others = words
-    assert (("--store", "127.0.0.1", "2000"), ["0", "1", "ranked/node-0"]) == (
-        store,
-        [word[-1] for word in others],
-    )
-    assert ["rank 0", "rank 1"] == [
-        line.removeprefix("checks: ").partition(" (")[0] for line in capsys.readouterr().err.splitlines()
-    ]
+    killed = "rank 0 was ended by SIGKILL (out of memory, or somebody ended it)"
+    assert f"the rank checks did not start: {killed}" == said
+    assert ("--store", "127.0.0.1", "2000") == store
+    assert ["0", "1", "ranked/node-0"] == [word[-1] for word in others]
+    assert ["rank 0", "rank 1"] == [line.removeprefix("checks: ").partition(" (")[0] for line in logged]
 
 
 def test_rank_stage_ends_forked_ranks_when_a_later_fork_fails(
@@ -164,11 +160,7 @@ def test_rank_stage_ends_forked_ranks_when_a_later_fork_fails(
     def fork() -> Any:
         if len(started) == 2:  # the store and the first rank
             refused()
-        started.append(
-            subprocess.Popen(
-                ("sleep", "60"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        )
+        started.append(forked("sleep", "60"))
         return started[-1]
 
     said = staged(node_context, monkeypatch, fork)[0]

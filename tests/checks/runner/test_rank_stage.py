@@ -9,19 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from checks.check import Check, RankPlace
-from checks.model import ErrorKind, Observation, Outcome, Profile, Scope
+from checks.check import RankPlace
+from checks.model import ErrorKind, Observation, Outcome, Scope
 from checks.roster import Roster
 from checks.runner import node_run, rank_stage
-from checks.runner.deadline import NEVER
 from checks.runner.node_context import NodeContext
 from checks.runner.rank_process import RankFile, init_group
-from checks.runner.watchers import Watchers
+from tests.checks.runner.test_watchers import run
 from tests.sample_reports import toy_check
-from tests.survival.world import LOCAL
 
 ROW = Observation("a.b", "node-0/rank-0", Outcome.MEASURED, 0.1, {"x": 1.0})
 
@@ -59,9 +58,8 @@ def test_a_rank_that_ended_is_never_overdue(tmp_path: Path) -> None:
 
 def test_a_line_cut_in_the_middle_is_no_observation(tmp_path: Path) -> None:
     """A rank killed while it writes has not observed."""
-    file = RankFile(tmp_path / "rank-0.jsonl")
-    file.add(ROW)
     path = tmp_path / "rank-0.jsonl"
+    RankFile(path).add(ROW)
     path.write_bytes(path.read_bytes()[:-20])
 
     assert () == state(tmp_path).observations
@@ -85,11 +83,9 @@ def test_an_interface_that_the_node_lacks_is_said_with_those_that_it_has(
     """gloo's error names no setting, and on a busy machine the finding would say that the gate should be run again."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     here: Any = SimpleNamespace(scratch=tmp_path, roster=Roster((), 1, "eth77"))
+    message = r"did not start: this node has no network interface eth77, but .*\blo\b.*`interface`"
 
-    message = (
-        r"the rank checks did not start: this node has no network interface eth77, but .*\blo\b.*`interface`"
-    )
-    with pytest.raises(rank_stage.RanksNotReached, match=message):
+    with pytest.raises(rank_stage.RanksNotReached, match=f"the rank checks {message}"):
         rank_stage.run_stage(here, here, here)
 
 
@@ -127,55 +123,20 @@ def test_no_rank_connects_to_the_store_after_the_ranks_have_met(monkeypatch: pyt
     "end", [OSError(12, "No memory"), rank_stage.RanksNotReached("no rank began"), "a rank hangs"]
 )
 def test_closing_checks_run_after_a_rank_stage_that_could_not(
-    monkeypatch: pytest.MonkeyPatch, end: Exception | str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Exception | str
 ) -> None:
     """What the closing checks see is worth the more. Where a rank is to blame, the ranks' silence has to show which."""
-    closing = replace(toy_check("toy.closing"), scope=Scope.NODE, closing=True)
+    closing = replace(toy_check("toy.closing"), closing=True)
     ranks = replace(toy_check("toy.rank"), scope=Scope.RANK)
-    node_context: Any = SimpleNamespace(
-        node="node-0",
-        node_rank=0,
-        planned=lambda: [closing, ranks],
-        timeout_s=lambda check: 1.0,
-        roster=SimpleNamespace(rendezvous_port=1, members=(SimpleNamespace(name="node-0"),)),
-        bundle=SimpleNamespace(
-            declared=SimpleNamespace(nodes=1, ranks_per_node=2, gpus_per_node=0),
-            gate_id="g",
-            network_s=1.0,
-            policy=LOCAL,
-            profile=Profile.QUICK,
-        ),
-        deadline=NEVER,
-        access=SimpleNamespace(node="node-0"),
-    )
-    kept: dict[tuple[str, str], Observation] = {}
+    measured = Observation(closing.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
+    monkeypatch.setattr(node_run, "_isolated", lambda *given, **named: measured)
+    monkeypatch.setattr(rank_stage, "run_stage", Mock(side_effect=[end]))
+    kept = run(tmp_path, lambda: None, closing, ranks, ranks=2)
 
-    class Kept:
-        opened, rows = 0.0, kept
-
-        def __call__(self, rows: Any) -> None:
-            kept.update({(row.check, row.subject): row for row in rows})
-
-    def isolated(
-        node_context: Any, processes: object, opened: float, check: Check, closing: bool = False
-    ) -> Observation:
-        return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
-
-    def stage(*given: object) -> str:
-        if isinstance(end, str):
-            return end
-        raise end
-
-    monkeypatch.setattr(node_run, "_isolated", isolated)
-    responder: Any = SimpleNamespace(close=lambda port: None)
-    monkeypatch.setattr(rank_stage, "run_stage", stage)
-    node_run._run_stages(
-        node_context, cast("Any", None), cast("Any", Kept()), responder, Watchers(node_context)
-    )
-
-    assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome
-    rank = kept.get(("toy.rank", "node-0/rank-1"))
+    assert Outcome.MEASURED is kept["toy.closing"].outcome
     if isinstance(end, str):
-        assert rank is None
+        assert "toy.rank" not in kept
     else:
-        assert rank is not None and ErrorKind.NOT_REACHED is rank.error_kind and str(end) in rank.reason
+        last = kept["toy.rank"]
+        assert ("node-0/rank-1", ErrorKind.NOT_REACHED) == (last.subject, last.error_kind)
+        assert str(end) in last.reason

@@ -119,17 +119,12 @@ def test_first_value_stays_where_a_rule_compares_it_with_peers() -> None:
 
 def test_labels_travel_with_the_first_values() -> None:
     """Rates by message size, of which the second measurement may have others."""
-    rule = Rule(
-        "busbw_gbps", "a test", over=Over.SUBJECT, each="programs", at="", fail_below=1.0, needs_cpu=True
-    )
+    rule = Rule("busbw_gbps", "a test", Over.SUBJECT, each="programs", fail_below=1.0, needs_cpu=True)
     first: dict[str, Value] = {"busbw_gbps": (0.1, 0.2), "programs": ("a", "b")}
     made = repeated_measurement.both(first, {"busbw_gbps": (2.0,), "programs": ("a",)}, (rule,), ())
 
-    assert ((2.0,), (0.1, 0.2), ("a", "b")) == (
-        made["busbw_gbps"],
-        made["first_busbw_gbps"],
-        made["first_programs"],
-    )
+    assert ((2.0,), (0.1, 0.2)) == (made["busbw_gbps"], made["first_busbw_gbps"])
+    assert ("a", "b") == made["first_programs"]
 
 
 @pytest.mark.parametrize(
@@ -137,9 +132,7 @@ def test_labels_travel_with_the_first_values() -> None:
     [
         pytest.param([(False, True)] * 4, 4, False, id="nobody is slow"),
         pytest.param([(True, True), *[(False, True)] * 3], 4, True, id="one is slow"),
-        pytest.param(
-            [(True, True), (True, False), (True, True)], 3, False, id="one has no time, or broke off"
-        ),
+        pytest.param([(True, True), (True, False)], 2, False, id="one has no time, or broke off"),
         pytest.param([(True, True)] * 3, 4, False, id="one never votes"),
     ],
 )

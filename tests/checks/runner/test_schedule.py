@@ -19,8 +19,8 @@ def _check(name: str, *uses: Resource) -> Check:
     return replace(toy_check(name), uses=uses)
 
 
-def _row(check: str, subject: str, started_s: float, seconds: float) -> Observation:
-    return Observation(check, subject, Outcome.MEASURED, seconds, {"value": 1}, started_s=started_s)
+def _row(check: Check) -> Observation:
+    return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
 
 
 CPU, DISK = _check("cpu.stress", Resource.CPU), _check("disk.io", Resource.DISK)
@@ -57,7 +57,7 @@ def test_no_two_hold_one_resource_and_everything_runs_once() -> None:
         time.sleep(0.02)
         with lock:
             held.discard(check.name)
-        return _row(check.name, "node-0", 0.0, 0.02)
+        return _row(check)
 
     checks = [CPU, SECOND_CPU, DISK, LIGHT]
     schedule.run_all(checks, run, lambda rows: ran.extend(row.check for row in rows))
@@ -74,12 +74,11 @@ def test_schedule_runs_the_other_checks_when_one_raises() -> None:
     def run(check: Check) -> Observation:
         if check.name == "bad.one":
             raise RuntimeError("can't start new thread")
-        return _row(check.name, "node-0", 0.0, 0.0)
+        return _row(check)
 
+    checks = [_check(name) for name in ("bad.one", "a.b", "c.d", "e.f")]
     with pytest.raises(RuntimeError):
-        schedule.run_all(
-            [_check(name) for name in ("bad.one", "a.b", "c.d", "e.f")], run, kept.extend, most=2
-        )
+        schedule.run_all(checks, run, kept.extend, most=2)
 
     assert ["a.b", "c.d", "e.f"] == sorted(row.check for row in kept)
 
@@ -94,11 +93,6 @@ def test_a_row_that_cannot_be_kept_does_not_cost_the_others() -> None:
             raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space"):
-        schedule.run_all(
-            [_check(name) for name in ("a.b", "c.d", "e.f")],
-            lambda check: _row(check.name, "node-0", 0.0, 0.0),
-            keep,
-            most=1,
-        )
+        schedule.run_all([_check(name) for name in ("a.b", "c.d", "e.f")], _row, keep, most=1)
 
     assert ["a.b", "c.d", "e.f"] == kept

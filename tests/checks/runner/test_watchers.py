@@ -16,9 +16,11 @@ from typing import Any, cast
 import pytest
 
 from checks import bundle as bundles
+from checks.catalog import CATALOG
 from checks.check import Check
 from checks.exchange.exchange import Responder
 from checks.facts.builtin import builtin
+from checks.facts.withheld_kernel_log import STAND_INS
 from checks.model import Declared, Observation, Outcome, Planned, Profile, Skip
 from checks.policy import OnWarn, Policy
 from checks.process.fork_server import ForkServer
@@ -35,10 +37,10 @@ ROOT = Path(__file__).resolve().parents[3]
 NAME = watch_checks.watching.name
 
 
-def node_context(folder: Path, *checks: Check) -> NodeContext:
+def node_context(folder: Path, *checks: Check, ranks: int = 1) -> NodeContext:
     """A node alone, with these checks in its plan."""
     policy = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
-    made = bundles.make("gate-1", Declared("cpu", 1, 0, 1), Profile.QUICK, policy, builtin())
+    made = bundles.make("gate-1", Declared("cpu", 1, 0, ranks), Profile.QUICK, policy, builtin())
     found = lone_node(folder, made)
     plan = tuple(Planned(check.name, check.scope, check.metrics) for check in checks)
     return replace(found, checks=checks, plan=plan)
@@ -56,9 +58,9 @@ def pid_of(watches: Watchers) -> int:
     return watches._running[NAME][0].pid
 
 
-def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, Observation]:
-    """The rows of a runner's stages with these checks, and `stage` in the place of the ranks'."""
-    alone = node_context(folder, *checks)
+def run(folder: Path, stage: Callable[[], object], *checks: Check, ranks: int = 1) -> dict[str, Observation]:
+    """The last row of each of these checks after a runner's stages; `stage` is called before all but the first measurements."""
+    alone = node_context(folder, *checks, ranks=ranks)
     kept: dict[str, Observation] = {}
     journal = ReportJournal(folder / "node-0.json", node_run.first_report(alone, "one"))
     keep = JournalWriter(journal, lambda row: kept.update({row.check: row}))
@@ -133,9 +135,8 @@ def test_a_watch_dies_with_its_runner(tmp_path: Path) -> None:
         "from tests.checks.runner.test_watchers import pid_of, started;"
         "print(pid_of(started(Path(sys.argv[1]), watch_checks.watching)), flush=True); time.sleep(600)"
     )
-    child = subprocess.Popen(
-        (sys.executable, "-c", code, str(tmp_path)), stdout=subprocess.PIPE, cwd=ROOT, text=True
-    )
+    argv = (sys.executable, "-c", code, str(tmp_path))
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     assert child.stdout is not None
     with child.stdout:
         pid = int(child.stdout.readline())
@@ -147,17 +148,11 @@ def test_a_watch_dies_with_its_runner(tmp_path: Path) -> None:
     until(lambda: not alive(pid, ticks))
 
 
-def test_the_checks_that_watch_are_those_that_stand_in(tmp_path: Path) -> None:
+def test_the_checks_that_watch_are_those_that_stand_in() -> None:
     """Where the log is readable none of them is planned, so that no process watches."""
-    from checks import catalog
-    from checks.facts import withheld_kernel_log
+    watching = {check.name: check for check in CATALOG if check.watch is not None}
+    skip = watching["gpu.xid_events"].skip_for(Declared("p5.48xlarge", 1, 8, 8), Profile.QUICK)
 
-    watching = [check.name for check in catalog.CATALOG if check.watch is not None]
-
-    assert ["dcgm.xid_events", "gpu.xid_events"] == sorted(watching)
-    assert all(withheld_kernel_log.STAND_INS[name].only for name in watching)
-    assert Skip.KERNEL_LOG_READABLE is next(
-        check.skip_for(Declared("p5.48xlarge", 1, 8, 8), Profile.QUICK)
-        for check in catalog.CATALOG
-        if check.name == "gpu.xid_events"
-    )
+    assert {"dcgm.xid_events", "gpu.xid_events"} == watching.keys()
+    assert all(STAND_INS[name].only for name in watching)
+    assert Skip.KERNEL_LOG_READABLE is skip

@@ -49,8 +49,7 @@ def rounds(record: RecordFile, *results: RoundResult, open_ones: tuple[OpenFindi
 def after_a_round(record: RecordFile, folder: Path) -> int:
     """How many rounds the record has after a clean one."""
     rounds(record, result())
-    found = kept(folder)
-    return found.rounds if found is not None else 0
+    return found.rounds if (found := kept(folder)) else 0
 
 
 def test_clean_rounds_make_a_record_of_their_policy(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from checks import catalog
 from checks.command_line import PlaceError
-from checks.documents.open_findings import Closer, OpenFinding, OpenFindings
+from checks.documents.open_findings import Closer, OpenFindings
 from checks.facts.builtin import builtin
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.prior_findings import carried
@@ -33,8 +33,6 @@ from tests.checks.watch import toy_checks
 from tests.fakes.nccl_ras import FakeJob, answering, job_of, serving
 
 NAME = "nccl.job"
-STEADY = CheckPolicy(rules=(Rule("value", "made up for a test", equals=0),))
-JOB_POLICY = Policy("toy", ("p5.48xlarge",), OnWarn.GO, 0.25, {"toy.steady": STEADY})
 SHIPPED = {path.stem: read_policy(path, announced=False) for path in sorted(POLICIES.glob("*.json"))}
 
 DEADLINE_S = 20.0
@@ -45,13 +43,14 @@ def _rule(metric: str) -> CheckPolicy:
     return CheckPolicy(rules=(Rule(metric, "made up for a test", equals=0),))
 
 
-POLICY = Policy(
-    "toy",
-    ("cpu",),
-    OnWarn.GO,
-    0.25,
-    {check.name: _rule(check.metrics[0]) for check in toy_checks.CHECKS} | {"toy.unknown": _rule("value")},
-)
+LINES = {check.name: _rule(check.metrics[0]) for check in toy_checks.CHECKS}
+POLICY = Policy("toy", ("cpu",), OnWarn.GO, 0.25, {**LINES, "toy.unknown": _rule("value")})
+JOB_POLICY = Policy("toy", ("p5.48xlarge",), OnWarn.GO, 0.25, {"toy.steady": _rule("value")})
+
+
+def processes(pattern: str) -> str:
+    """Those whose command matches."""
+    return subprocess.run(("pgrep", "-f", pattern), stdout=subprocess.PIPE, text=True).stdout
 
 
 @pytest.fixture
@@ -78,15 +77,13 @@ def test_a_healthy_machine_has_no_finding(tmp_path: Path, monkeypatch: pytest.Mo
     """What a check leaves behind ends with its round: a watch makes one a minute, and one process each would be thousands."""
     monkeypatch.setenv("TOY_LEAVES", "3599.125")
     result = look(tmp_path)
-    left = subprocess.run(("pgrep", "-f", "sleep 3599.125"), capture_output=True, text=True, check=False)
+    names = {check.name for check in toy_checks.CHECKS}
 
-    assert "" == left.stdout
-
-    assert {check.name.removeprefix("toy.") for check in toy_checks.CHECKS} == {*outcomes(result)}
-    assert {Outcome.MEASURED} == {*outcomes(result).values()}
+    assert "" == processes("sleep 3599.125")
+    assert {(name, Outcome.MEASURED) for name in names} == {(o.check, o.outcome) for o in result.observations}
     assert [] == [*result.machine.findings]
     assert result.in_time
-    assert {check.name for check in toy_checks.CHECKS} == {*result.machine.measured}
+    assert names == {*result.machine.measured}
 
 
 @pytest.mark.usefixtures("counter")
@@ -96,10 +93,8 @@ def test_a_check_that_hangs_costs_only_itself(tmp_path: Path, monkeypatch: pytes
     result = look(tmp_path)
     [found] = result.machine.findings
 
-    assert {
-        **dict.fromkeys(("steady", "dies", "compares", "leaves"), Outcome.MEASURED),
-        "hangs": Outcome.ERRORED,
-    } == outcomes(result)
+    measured = dict.fromkeys(("steady", "dies", "compares", "leaves"), Outcome.MEASURED)
+    assert {**measured, "hangs": Outcome.ERRORED} == outcomes(result)
     assert ("toy.hangs", Cause.EVIDENCE) == (found.check, found.cause)
     assert "toy.hangs" not in result.machine.measured
     assert result.in_time
@@ -128,10 +123,7 @@ def test_a_round_that_is_stopped_is_ended_at_its_deadline(
 
     assert not result.in_time
     assert {ErrorKind.DEADLINE} == {row.error_kind for row in result.observations[2:]}
-    left = subprocess.run(
-        ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
-    )
-    assert "" == left.stdout
+    assert "" == processes(f"round_child.*{tmp_path}")
 
 
 def test_a_machine_that_no_policy_is_for_is_not_watched(tmp_path: Path) -> None:
@@ -147,9 +139,8 @@ def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
     policy = read_policy(None, CPU, announced=False)
     rounds = Rounds(tmp_path / "state", CPU, policy, 60.0)
     alone = rounds.make_round()
-    burning = [
-        subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(os.cpu_count() or 1)
-    ]
+    argv = (sys.executable, "-c", "while True: pass")
+    burning = [subprocess.Popen(argv) for _ in range(os.cpu_count() or 1)]
     try:
         busy = rounds.make_round()
     finally:
@@ -183,12 +174,8 @@ def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gon
         blocked.kill()
         blocked.wait()
 
-    assert ["steady"] == [
-        name for name, outcome in outcomes(result).items() if outcome is not Outcome.MEASURED
-    ]
-    assert [("toy.steady", Cause.EVIDENCE)] == [
-        (found.check, found.cause) for found in result.machine.findings
-    ]
+    assert {"steady"} == {name for name, how in outcomes(result).items() if how is not Outcome.MEASURED}
+    assert [("toy.steady", Cause.EVIDENCE)] == [(one.check, one.cause) for one in result.machine.findings]
     assert str(blocked.pid) in result.observations[0].reason
     assert {Outcome.MEASURED} == {*outcomes(rounds.make_round()).values()}
     assert not left.exists()
@@ -205,9 +192,7 @@ def test_watch_finds_counter_growth_after_an_unreadable_round(
     assert Outcome.ERRORED is outcomes(rounds.make_round())["compares"]
     counter.write_text("17")
     [found] = rounds.make_round().machine.findings
-    assert [] == [*look(tmp_path).machine.findings], (
-        "a growth is found once, also by the watch after this one"
-    )
+    assert [] == [*look(tmp_path).machine.findings]  # found once, also by the watch after this one
 
     assert ("toy.compares", 7) == (found.check, int(found.compared.value) if found.compared else None)
     counter.write_text("3")
@@ -242,9 +227,7 @@ def time_passes(rounds: Rounds, seconds: float) -> None:
 
 def found(rounds: Rounds) -> list[Finding]:
     result = rounds.make_round()
-    assert [Outcome.MEASURED] * 2 == [row.outcome for row in result.observations], [
-        row.reason for row in result.observations
-    ]
+    assert [(Outcome.MEASURED, "")] * 2 == [(row.outcome, row.reason) for row in result.observations]
     return [*result.machine.findings]
 
 
@@ -305,14 +288,11 @@ def test_ras_that_cannot_be_read_is_missing_evidence(tmp_path: Path, running: Fa
 def test_a_report_carries_no_finding_about_a_job_before_others(tmp_path: Path, running: FakeJob) -> None:
     running.ranks[9].dead = True
     known = after_round(OpenFindings(), rounds_of(tmp_path).make_round().machine)
-    many = tuple(_numbered(known.open[0], number) for number in range(400))
+    [one] = known.open
+    many = tuple(replace(one, key=replace(one.key, part=f"rank {number}")) for number in range(400))
 
-    assert [Level.FAIL] == [one.level for one in known.open]
+    assert Level.FAIL is one.level
     assert 0 == carried(replace(known, open=many)).omitted
-
-
-def _numbered(one: OpenFinding, number: int) -> OpenFinding:
-    return replace(one, key=replace(one.key, part=f"rank {number}"))
 
 
 def test_no_gate_plans_or_requires_it() -> None:

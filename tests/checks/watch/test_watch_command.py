@@ -130,32 +130,24 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
         (watch.state / FINDINGS).unlink()
         until((watch.state / FINDINGS).exists, "the file is there again", 90.0)
         assert ["act"] == [found["metric"] for found in watch.open_fails()]
-        [kept] = [
-            one
-            for one in documents.load((watch.state / FINDINGS).read_bytes()).open
-            if one.key.metric == "act"
-        ]
+        known = documents.load((watch.state / FINDINGS).read_bytes())
+        [name] = [one.key.name for one in known.open if one.key.metric == "act"]
 
-        nobody = watch.findings("--close", kept.key.name)
+        nobody = watch.findings("--close", name)
         wrong = watch.findings("--close", "kernel.xid/act/GPU 99", "--by", "dana")
-        closed = watch.findings("--close", kept.key.name, "--by", "dana: replaced the NVLink bridge")
+        closed = watch.findings("--close", name, "--by", "dana: replaced the NVLink bridge")
         assert (2, 2, 0) == (nobody.returncode, wrong.returncode, closed.returncode)
-        assert kept.key.name in wrong.stderr
+        assert name in wrong.stderr
         until(lambda: not watch.open_fails(), "the watch sees that it is closed", 90.0)
-        listed = json.loads(watch.findings("--format", "json").stdout)
-        assert ("person", "dana: replaced the NVLink bridge") == (
-            listed["closed"][-1]["closer"],
-            listed["closed"][-1]["who"],
-        )
+        last = json.loads(watch.findings("--format", "json").stdout)["closed"][-1]
+        assert ("person", "dana: replaced the NVLink bridge") == (last["closer"], last["who"])
         # SIGTERM ends it at once, and leaves no process.
         watch.process.terminate()
         said = watch.process.communicate()[0].decode()
         assert 128 + signal.SIGTERM == watch.process.returncode
         assert "Traceback" not in said
-    left = subprocess.run(
-        ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
-    )
-    assert "" == left.stdout
+    left = subprocess.run(("pgrep", "-f", f"round_child.*{tmp_path}"), stdout=subprocess.PIPE).stdout
+    assert b"" == left
 
 
 def test_a_file_of_findings_that_cannot_be_read_is_not_overwritten(

@@ -7,7 +7,6 @@ The watch begins a round every two intervals.
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import re
@@ -19,7 +18,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,9 @@ from checks.process import machine_state
 from checks.process.free_ports import free_port
 from tasks.store import records
 from tasks.store.folder import FolderStore
-from tests.fakes.serving import QuietHandler, serving
+from tests import waiting
+from tests.fakes.mail import Webhook
+from tests.fakes.serving import serving
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep, record_for
 
@@ -58,33 +59,14 @@ def get(url: str) -> Any:
 
 
 def until(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for it."""
-    ends = time.monotonic() + seconds
-    while True:
-        try:
-            if done():
-                return
-        except OSError:
-            pass
-        assert time.monotonic() < ends, what
-        time.sleep(0.1)
+    """Wait for it. A server that does not answer yet says no."""
 
+    def is_done() -> bool:
+        with suppress(OSError):
+            return done()
+        return False
 
-class Pages(http.server.ThreadingHTTPServer):
-    """An HTTP server that keeps what is posted to it."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        super().__init__(address, _Page)
-        self.posted: list[Any] = []
-
-
-class _Page(QuietHandler):
-    server: Pages
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.posted.append((self.path, body))
-        self.answer(200)
+    waiting.until(is_done, what, seconds, 0.1)
 
 
 # /var/log is an empty file system with the file $1 as its messages; then the words after it are run.
@@ -217,16 +199,9 @@ class World:
 
     def configure(self) -> None:
         """What an operator types."""
-        hooks = [
-            word
-            for name in ("on-call", "owner", "heartbeat")
-            for word in (f"--{name}", f"http://127.0.0.1:{self.port['hook']}/{name}")
-        ]
-        ports = [
-            word
-            for job, name in (("prelaunch-watch", "watch"), ("node", "node"))
-            for word in ("--port", f"{job}={self.port[name]}")
-        ]
+        names = ("on-call", "owner", "heartbeat")
+        hooks = [f"--{name}=http://127.0.0.1:{self.port['hook']}/{name}" for name in names]
+        ports = [f"--port=prelaunch-watch={self.port['watch']}", f"--port=node={self.port['node']}"]
         self.prelaunch(
             "site", "monitoring", "config", "--out", self.folder / "etc", *hooks, *ports,
             "--prometheus", f"127.0.0.1:{self.port['prometheus']}",
@@ -290,7 +265,7 @@ class World:
         )
 
     def __enter__(self) -> World:
-        self.hook = Pages(("127.0.0.1", self.port["hook"]))
+        self.hook = Webhook(self.port["hook"])
         with self.stack:
             self.stack.enter_context(serving(self.hook))
             self.network()
@@ -307,10 +282,8 @@ class World:
 
     def declare(self) -> None:
         """A gate, now, that named the node."""
-        verdict, stamp = (
-            keep(self.store, 0, healthy(nodes=1)),
-            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        )
+        verdict = keep(self.store, 0, healthy(nodes=1))
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record = record_for(0, healthy(nodes=1), verdict, CLUSTER)
         records.keep(self.store, replace(record, judged_at=stamp, measured_at=stamp))
 

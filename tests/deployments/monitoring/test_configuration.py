@@ -20,9 +20,10 @@ from flows.cli.verbs import whole_parser
 from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import PORTS, SHIPPED, MonitoringSettings, ScrapeJob, rendered
 from tasks.monitoring.targets import document, targets_of
-from tests.deployments.monitoring.alert_world import Pages, World, get, until
+from tests.deployments.monitoring.alert_world import World, get, until
 from tests.deployments.monitoring.test_rules import ALERTS, promtool
 from tests.deployments.test_server import unit
+from tests.fakes.mail import Webhook
 from tests.fakes.serving import serving
 
 ROOT = Path(__file__).parents[3]
@@ -282,15 +283,12 @@ def test_a_node_of_hyperpod_gets_the_watch(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "environment"),
-    [((), {}), (("node",), {}), (("node", "p5"), {}), (("controller", GATE, "stack"), {}), (("worker",), {})],
-)
+@pytest.mark.parametrize("words", [(), ("node",), ("node", "p5"), ("controller", GATE, "stack"), ("worker",)])
 def test_monitoring_installation_fails_when_an_argument_or_setting_is_missing(
-    tmp_path: Path, words: tuple[str, ...], environment: dict[str, str]
+    tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     """With a message; a lifecycle script that went on would leave a cluster that nobody watches."""
-    code, err, _ = install(tmp_path, *words, **environment)
+    code, err, _ = install(tmp_path, *words)
 
     assert code != 0 and err
 
@@ -324,9 +322,9 @@ def test_an_outage_of_a_cluster_silences_what_follows_from_it_and_no_finding() -
 @pytest.mark.root
 def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
     """The real Alertmanager: of two nodes of another cluster both are named, in one notification as well."""
-    port, hook = free_port(), free_port()
-    with serving(Pages(("127.0.0.1", hook))) as heard:
-        address = f"http://127.0.0.1:{hook}"
+    port = free_port()
+    with serving(Webhook()) as heard:
+        address = f"http://127.0.0.1:{heard.port}"
         settings = MonitoringSettings(address + "/on-call", address + "/owner", address + "/heartbeat")
         (tmp_path / "alertmanager.yml").write_text(
             rendered(settings)["alertmanager.yml"].replace("group_wait: 10s", "group_wait: 2s")

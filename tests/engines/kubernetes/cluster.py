@@ -41,15 +41,8 @@ ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "build" / "kubernetes"
 BUILD = Path(__file__).with_name("build.sh")
 DNS = Path(__file__).with_name("dns.py")
-PROGRAMS = (
-    "etcd",
-    "containerd",
-    "busybox",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubelet",
-)
+CONTROL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+PROGRAMS = (*CONTROL, "containerd", "busybox", "kubelet")
 IMAGE, PAUSE = "localhost/prelaunch-test:1", "localhost/pause:1"
 PORT, READY_S = 6443, 90.0
 ADMIN, GATE = "admin-token", "gate-token"
@@ -157,13 +150,8 @@ class KubernetesCluster:
         shared = folder / "shared"  # for reports = "volume"
         shared.mkdir(exist_ok=True)
         volumes.append({"name": "reports", "hostPath": {"path": str(shared)}})
-        environment = [{"name": "PATH", "value": f"{ROOT}/.venv/bin:/usr/local/bin:/usr/bin:/usr/sbin"}]
-        container = {
-            "name": "prelaunch",
-            "imagePullPolicy": "Never",
-            "volumeMounts": mounts,
-            "env": environment,
-        }
+        env = [{"name": "PATH", "value": f"{ROOT}/.venv/bin:/usr/local/bin:/usr/bin:/usr/sbin"}]
+        container = {"name": "prelaunch", "imagePullPolicy": "Never", "volumeMounts": mounts, "env": env}
         path = folder / "pod.yaml"
         # The folders of the machine that stand in for the image and the volume are root's.
         root = {"runAsUser": 0}
@@ -254,19 +242,9 @@ class KubernetesCluster:
             dns=self.addresses[-1], kubeconfig=self._inside, group=self._group(index), labels=labels,
         )  # fmt: skip
         (here / "start.sh").write_text(script)
-        own = (
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "--uts",
-            "--ipc",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        )
-        self._started[node] = self._spawn(node, index, *own, "/bin/sh", str(here / "start.sh"))
+        own = ("--mount", "--propagation", "private", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
+        argv = ("unshare", *own, "--mount-proc", "/bin/sh", str(here / "start.sh"))
+        self._started[node] = self._spawn(node, index, *argv)
 
     def _group(self, index: int) -> str:
         return f"{self.name}-{index}"

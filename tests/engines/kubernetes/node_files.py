@@ -9,6 +9,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from tests.container_engines import add_places
+
 CONTAINERD = """\
 version = 2
 root = "{here}/containerd"
@@ -49,12 +51,8 @@ for image in {images}/*.tar; do {bin}/ctr -a {here}/containerd.sock -n k8s.io im
 def cni(here: Path, index: int) -> dict[str, Any]:
     """A bridge whose pods have addresses of the node's own subnet."""
     ranges = [[{"subnet": f"10.201.{index}.0/24"}]]
-    ipam = {
-        "type": "host-local",
-        "dataDir": str(here / "ipam"),
-        "ranges": ranges,
-        "routes": [{"dst": "0.0.0.0/0"}],
-    }
+    routes = [{"dst": "0.0.0.0/0"}]
+    ipam = {"type": "host-local", "dataDir": str(here / "ipam"), "ranges": ranges, "routes": routes}
     plugin = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipam": ipam}
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [plugin]}
 
@@ -65,24 +63,8 @@ def image(
     """An image as `docker save` writes it: a layer with folders, links into /usr, and these files."""
     layer = BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
-        for folder in (
-            "usr",
-            "etc",
-            "tmp",
-            "proc",
-            "sys",
-            "dev",
-            "root",
-            "var",
-            *(() if links else ("bin",)),
-        ):
-            member = tarfile.TarInfo(folder)
-            member.type, member.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
-            archive.addfile(member)
-        for link in links:
-            member = tarfile.TarInfo(link)
-            member.type, member.linkname = tarfile.SYMTYPE, f"usr/{link}"
-            archive.addfile(member)
+        folders = ("usr", "etc", "tmp", "proc", "sys", "dev", "root", "var", *(() if links else ("bin",)))
+        add_places(archive, folders, links)
         for file, data in files.items():
             member = tarfile.TarInfo(file)
             member.size, member.mode = len(data), 0o755

@@ -81,19 +81,15 @@ def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
     ).split()
     victim = pods[0].partition("/")[2]
     namespace = cluster.kubectl("get", "pod", victim, "-o", "jsonpath={.metadata.namespace}")
-    eviction = {
-        "apiVersion": "policy/v1beta1",
-        "kind": "Eviction",
-        "metadata": {"name": victim, "namespace": namespace},
-    }
+    named = {"name": victim, "namespace": namespace}
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": named}
     where = f"/api/v1/namespaces/{namespace}/pods/{victim}/eviction"
     cluster.kubectl("create", "--raw", where, "-f", "-", data=json.dumps(eviction))
     status = until(one, spec.name, SECONDS, lambda status: "began with an earlier start" in status.detail)
     one.cancel(spec.name)
 
-    assert (
-        status.state is JobState.RUNNING
-    )  # its peer trains on, until the collective fails or the gate ends it
+    # Its peer trains on, until the collective fails or the gate ends it.
+    assert status.state is JobState.RUNNING
     assert one.state(spec.name).state is JobState.CANCELLED
 
 

@@ -44,10 +44,8 @@ def test_a_fenced_node_runs_only_our_retest_and_serves_again_once_it_is_freed(
         machines.fence("worker-2", MARK)
 
     assert waiting.state is JobState.PENDING
-    assert (testing["worker-1"].service, testing["worker-0"].holder) == (
-        ServiceState.TESTING,
-        Holder.PRELAUNCH,
-    )
+    assert testing["worker-1"].service is ServiceState.TESTING
+    assert testing["worker-0"].holder is Holder.PRELAUNCH
     assert ended.state is JobState.SUCCEEDED
     assert {said["engine_node"] for said in ended.machines.values()} == {"worker-0", "worker-1"}
     assert [(row.service, row.status) for row in after.values()] == [

@@ -34,6 +34,7 @@ KINDS = {
     "LocalQueue": "localqueues", "ServiceAccount": "serviceaccounts",
     "PyTorchJob": "pytorchjobs",
 }  # fmt: skip
+MODIFIED = "the object has been modified; please apply your changes to the latest version"
 VERBS = {"POST": "create", "GET": "get", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -112,12 +113,8 @@ class ApiServer(ThreadingHTTPServer):
                 raise Problem(409, "AlreadyExists", f'{plural} "{name}" already exists')
             if refused := self.takes(made):
                 raise Problem(403, "Forbidden", refused)
-            kept = deepcopy(made)
-            kept["metadata"] |= {
-                "uid": str(uuid.uuid4()),
-                "creationTimestamp": stamp(),
-                "namespace": "default",
-            }
+            kept, uid = deepcopy(made), str(uuid.uuid4())
+            kept["metadata"] |= {"uid": uid, "creationTimestamp": stamp(), "namespace": "default"}
             if not dry_run:
                 self.objects[plural][name] = kept
             return kept
@@ -250,11 +247,7 @@ class _Handler(QuietHandler):
                 target = server.found(plural, rest[0])
                 given = (body.get("metadata") or {}).get("resourceVersion")
                 if given not in (None, version_of(target)):
-                    raise Problem(
-                        409,
-                        "Conflict",
-                        "the object has been modified; please apply your changes to the latest version",
-                    )
+                    raise Problem(409, "Conflict", MODIFIED)
                 merged(target, body)
                 target["metadata"]["resourceVersion"] = str(int(version_of(target)) + 1)
                 return deepcopy(target)
@@ -287,9 +280,8 @@ def _place(words: list[str]) -> tuple[str, list[str]]:
 def _log(server: ApiServer, pod: str, query: Mapping[str, str]) -> str:
     server.found("pods", pod)
     if pod not in server.logs:
-        raise Problem(
-            400, "BadRequest", f'container "prelaunch" in pod "{pod}" is waiting to start: ContainerCreating'
-        )
+        said = f'container "prelaunch" in pod "{pod}" is waiting to start: ContainerCreating'
+        raise Problem(400, "BadRequest", said)
     return log_text(server.logs[pod], query)
 
 

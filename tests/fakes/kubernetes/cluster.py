@@ -26,13 +26,11 @@ from tests.fakes.kubernetes import controllers, scheduler
 from tests.fakes.kubernetes.api_server import ApiServer, Object, stamp
 from tests.fakes.serving import serving
 
-TICK_S = 0.02
+TICK_S, DELAY_S = 0.02, 0.05  # of the controllers, and between the steps of a pod
 ZONES = (timezone(timedelta(hours=2)), timezone(timedelta(hours=-8)))  # of the nodes, in turn
 IMAGE = "registry.example/prelaunch:1"
 ROOT = re.compile(r"^/prelaunch(?=/|$)")
-JOB, INDEX = "prelaunch.dev/job", "prelaunch.dev/node-index"
 BOOT = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
-COMPLETION = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass
@@ -60,12 +58,11 @@ class Running:
 
 @dataclass
 class Cluster:
-    """The stand-in as a test has it. `delay_s` is between the steps of a pod; `images` can be pulled; `beside` runs in each round."""
+    """The stand-in as a test has it. `images` can be pulled; `beside` runs in each round."""
 
     server: ApiServer
     nodes: list[Node]
     images: set[str] = field(default_factory=lambda: {IMAGE})
-    delay_s: float = 0.05
     beside: list[Callable[[], None]] = field(default_factory=list)
     boot_id: str = field(default_factory=lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     _running: dict[str, Running] = field(default_factory=dict)
@@ -122,16 +119,15 @@ class Cluster:
         if run is None and "deletionTimestamp" in pod["metadata"]:
             del self.server.objects["pods"][name]
         elif run is None and status["phase"] in ("Pending", "Running"):
-            if time.monotonic() - self._since.get(name, time.monotonic()) > self.delay_s:
+            if time.monotonic() - self._since.get(name, time.monotonic()) > DELAY_S:
                 self._start(pod)
         elif run is not None:
             self._look(pod, run)
 
     def _schedule(self, pod: Object) -> None:
         nodes = {node.name: node.gpus for node in self.nodes}
-        found = scheduler.node_for(
-            pod, nodes, self.server.objects["nodes"], self.server.objects["pods"].values()
-        )
+        objects = self.server.objects
+        found = scheduler.node_for(pod, nodes, objects["nodes"], objects["pods"].values())
         if found:
             pod["spec"]["nodeName"] = found
             pod["status"] = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
@@ -139,9 +135,8 @@ class Cluster:
             self._waits(pod, "ContainerCreating")
             return
         said = f"0/{len(nodes)} nodes are available: {len(nodes)} Insufficient nvidia.com/gpu."
-        pod["status"]["conditions"] = [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
-        ]
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+        pod["status"]["conditions"] = [waits]
 
     def _waits(self, pod: Object, reason: str, message: str = "") -> None:
         state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
@@ -158,7 +153,7 @@ class Cluster:
         name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
         if container["image"] not in self.images:
             since = time.monotonic() - self._since[name]
-            reason = "ErrImagePull" if since < 3 * self.delay_s else "ImagePullBackOff"
+            reason = "ErrImagePull" if since < 3 * DELAY_S else "ImagePullBackOff"
             self._waits(pod, reason, f'Back-off pulling image "{container["image"]}"')
             return
         folder = self.server.folder / "pods" / name
@@ -166,14 +161,11 @@ class Cluster:
             self._mount(pod, folder / "root")
             environment = dict(self._environment(pod, container, folder / "root"))
         except KeyError as error:
-            if str(error).strip("'") == "optional":
-                return
             self._waits(pod, "ContainerCreating", f"MountVolume.SetUp failed: {error} not found")
             return
         here = str(folder / "root")
-        argv = [
-            ROOT.sub(here, word).replace("$$(", "$(") for word in (*container["command"], *container["args"])
-        ]
+        words = (*container["command"], *container["args"])
+        argv = [ROOT.sub(here, word).replace("$$(", "$(") for word in words]
         node = next(node for node in self.nodes if node.name == pod["spec"]["nodeName"])
         if node.boot_id:  # root only
             own = folder / "boot_id"
@@ -199,11 +191,8 @@ class Cluster:
         (root / "output/data").mkdir(parents=True, exist_ok=True)
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         for source in volumes["prelaunch-files"]["projected"]["sources"]:
-            found = (
-                maps[source["configMap"]["name"]]
-                if "configMap" in source
-                else secrets[source["secret"]["name"]]
-            )
+            is_map = "configMap" in source
+            found = maps[source["configMap"]["name"]] if is_map else secrets[source["secret"]["name"]]
             items = source.get("secret", {}).get("items")
             data = found.get("binaryData") or found.get("data") or {}
             for key, value in data.items():
@@ -216,7 +205,7 @@ class Cluster:
         """Raises KeyError for a Secret that is not there."""
         yield "PRELAUNCH_STATE", os.environ.get("PRELAUNCH_STATE", "")
         yield "PATH", os.pathsep.join((str(Path(sys.executable).parent), "/usr/local/bin:/usr/bin:/bin"))
-        job = pod["metadata"]["labels"][JOB]
+        job = pod["metadata"]["labels"][scheduler.JOB]
         for row in container["env"]:
             given = row.get("valueFrom", {})
             if "secretKeyRef" in given:
@@ -225,7 +214,7 @@ class Cluster:
             elif "fieldRef" in given:
                 path = given["fieldRef"]["fieldPath"]
                 fields = {"spec.nodeName": pod["spec"]["nodeName"], "metadata.name": pod["metadata"]["name"]}
-                value = fields.get(path) or pod["metadata"]["annotations"][COMPLETION]
+                value = fields.get(path) or pod["metadata"]["annotations"][controllers.COMPLETION]
             else:
                 value = ROOT.sub(str(root), row["value"])
             if row["name"] == "PRELAUNCH_POD_ADDRESS":

@@ -59,19 +59,15 @@ def _pytorch_job(server: ApiServer, job: Object, pods: list[Object]) -> None:
     worker, policy = job["spec"]["pytorchReplicaSpecs"]["Worker"], job["spec"]["runPolicy"]
     names = [f"{job['metadata']['name']}-worker-{index}" for index in range(worker["replicas"])]
     phases = [pod["status"]["phase"] for pod in pods]
-    restarts = sum(
-        row.get("restartCount", 0) for pod in pods for row in pod["status"].get("containerStatuses") or ()
-    )
+    rows = [row for pod in pods for row in pod["status"].get("containerStatuses") or ()]
+    restarts = sum(row.get("restartCount", 0) for row in rows)
     if phases.count("Succeeded") == len(names):
         _ends(job, "Succeeded")
     elif "Failed" in phases or restarts >= max(policy["backoffLimit"], 1):
         _ends(job, "Failed", BACKOFF)
     for name in set(names) - {pod["metadata"]["name"] for pod in pods}:
-        template = {
-            **worker["template"],
-            "spec": {**worker["template"]["spec"], "restartPolicy": worker["restartPolicy"]},
-        }
-        _new_pod(server, job, template, name, {})
+        spec = {**worker["template"]["spec"], "restartPolicy": worker["restartPolicy"]}
+        _new_pod(server, job, {**worker["template"], "spec": spec}, name, {})
 
 
 def _ends(job: Object, kind: str, said: Object | None = None) -> None:

@@ -18,9 +18,8 @@ utils.schema_contents = functools.cache(utils.schema_contents)
 utils.all_versions = functools.cache(utils.all_versions)
 Schema = dict[str, Any]
 TEXT, WHOLE, YES_NO = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
-ANY: Schema = {
-    "type": "object"
-}  # the metadata, and the template of a pod, which are compared with the API's own schemas
+# The metadata, and the template of a pod, which are compared with the API's own schemas.
+ANY: Schema = {"type": "object"}
 
 
 def table(fields: Schema, required: tuple[str, ...] = ()) -> Schema:
@@ -38,13 +37,8 @@ PYTORCH_RUN_POLICY = table({
     "activeDeadlineSeconds": WHOLE, "backoffLimit": WHOLE, "cleanPodPolicy": {"enum": ["All", "Running", "None"]}, "managedBy": TEXT,
     "schedulingPolicy": ANY, "suspend": YES_NO, "ttlSecondsAfterFinished": WHOLE,
 })  # fmt: skip
-PYTORCH_REPLICA = table(
-    {
-        "replicas": WHOLE,
-        "restartPolicy": {"enum": ["Always", "OnFailure", "Never", "ExitCode"]},
-        "template": ANY,
-    }
-)
+POLICIES = {"enum": ["Always", "OnFailure", "Never", "ExitCode"]}
+PYTORCH_REPLICA = table({"replicas": WHOLE, "restartPolicy": POLICIES, "template": ANY})
 HYPERPOD_RUN_POLICY = table({
     "activeDeadlineSeconds": WHOLE, "cleanPodPolicy": TEXT, "faultDeadlineSeconds": WHOLE, "jobMaxRetryCount": WHOLE,
     "logMonitoringConfiguration": {"type": "array"}, "restartPolicy": ANY, "startupDeadlineSeconds": WHOLE, "suspend": YES_NO,
@@ -67,7 +61,6 @@ SCHEMAS: dict[str, Schema] = {
 
 def problem_of(body: dict[str, Any]) -> str:
     """What is wrong with the object of an operator; "" if nothing is."""
-    error = jsonschema.exceptions.best_match(
-        jsonschema.Draft7Validator(SCHEMAS[body["kind"]]).iter_errors(body)
-    )
+    found = jsonschema.Draft7Validator(SCHEMAS[body["kind"]]).iter_errors(body)
+    error = jsonschema.exceptions.best_match(found)
     return "" if error is None else f"{error.json_path}: {error.message[:300]}"

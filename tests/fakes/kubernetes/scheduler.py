@@ -36,11 +36,8 @@ def _apart(pod: Object, here: Collection[Object]) -> bool:
 
 def _named(spec: Object, node: str) -> bool:
     """Whether one of the terms allows the name: they are alternatives, and all fields of one must hold."""
-    required = (
-        spec.get("affinity", {})
-        .get("nodeAffinity", {})
-        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    )
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
     terms = required.get("nodeSelectorTerms") or [{}]
     return any(
         all((node in field["values"]) == (field["operator"] == "In") for field in term.get("matchFields", ()))

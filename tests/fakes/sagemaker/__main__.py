@@ -1,18 +1,16 @@
-"""`python -m tests.fakes.sagemaker --config FILE`: a SIMULATED SageMaker training control plane, with moto behind it.
+"""`python -m tests.fakes.sagemaker FD`: SIMULATED SageMaker training control planes, with moto behind them.
 
-Prints one JSON line with its URL, and runs until its standard input ends or SIGTERM comes; then every container dies. The
-config file is JSON with the keys of `Config`. With `--forks FD` it imports what it needs, and becomes such a process in a child for
-each request on that socket (bench.py): half of a short test's time was these imports.
+It imports what they need, and becomes one in a child for each request on that socket (bench.py): half of a short test's time was these
+imports. A child prints one JSON line with its URL, and runs until its standard input ends; then every container dies. A request names
+a config file, which is JSON with the keys of `Config`.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -22,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.forks import fork_each
-from tests.fakes.sagemaker import account, dials, images, machines
+from tests.fakes.sagemaker import account, images, machines
+from tests.fakes.sagemaker.dials import Dials
 from tests.fakes.sagemaker.front import Front
 from tests.fakes.sagemaker.logs import Logs
 from tests.fakes.sagemaker.network import CREDENTIALS, SERVER, Loopback, Namespaces
@@ -41,19 +40,6 @@ class Config:
     network: str = "loopback"
     region: str = "us-west-2"
     bucket: str = ""
-    port: int = 0
-
-
-def main() -> int:
-    """0 after an orderly end."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fakes.sagemaker", description=__doc__)
-    parser.add_argument("--config", type=Path)
-    parser.add_argument("--forks", type=int)
-    given = parser.parse_args()
-    if given.forks is None:
-        return serve(given.config)
-    _import_all()
-    return fork_each(socket.socket(fileno=given.forks), _become)
 
 
 def _import_all() -> None:
@@ -78,7 +64,7 @@ def serve(path: Path) -> int:
     plane, front = build(config)
     _serve(front)
     print(json.dumps({"url": plane.endpoint if config.network == "loopback" else _local(front)}), flush=True)
-    _wait()
+    sys.stdin.buffer.read()
     plane.close()
     return 0
 
@@ -88,9 +74,9 @@ def build(config: Config) -> tuple[Plane, Front]:
     behind = _moto()
     s3, logs = (_client(name, behind, config.region) for name in ("s3", "logs"))
     fleet = [m for kind, given in config.machines.items() for m in machines.make(kind, given)]
-    table, turned = images.images(config.images), dials.dials(config.dials)
+    table, turned = images.images(config.images), Dials(**config.dials)
     plane = Plane(config.region, Path(config.folder), fleet, table, turned, Storage(s3), Logs(logs))
-    front = Front(plane, behind, config.port)
+    front = Front(plane, behind)
     plane.endpoint = plane.credentials = _local(front)
     plane.network = Loopback(front.port)
     if config.network == "namespaces":
@@ -134,21 +120,8 @@ def _client(service: str, endpoint: str, region: str) -> Any:
     return boto3.client(service, endpoint_url=endpoint, **given)
 
 
-def _wait() -> None:
-    """Until the one who started us is gone, or says so."""
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: over.set())
-
-    def read() -> None:
-        sys.stdin.buffer.read()
-        over.set()
-
-    threading.Thread(target=read, daemon=True).start()
-    while not over.wait(3600):
-        continue
-
-
 if __name__ == "__main__":
-    ended = main()
+    _import_all()
+    ended = fork_each(socket.socket(fileno=int(sys.argv[1])), _become)
     sys.stdout.flush()
     os._exit(ended)  # moto's threads and the jobs' would be waited for

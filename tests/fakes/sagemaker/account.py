@@ -11,12 +11,12 @@ from tests.fakes.sagemaker.images import Image
 
 # The tests' own role, and the one that the shipped gate files name.
 ROLES = ("PrelaunchTraining", "prelaunch-execution")
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    ],
+STATEMENT = {
+    "Effect": "Allow",
+    "Principal": {"Service": "sagemaker.amazonaws.com"},
+    "Action": "sts:AssumeRole",
 }
+TRUST = {"Version": "2012-10-17", "Statement": [STATEMENT]}
 # ECR, "Docker image manifest V2 schema 2".
 MANIFEST = json.dumps(
     {
@@ -50,7 +50,6 @@ def _push(ecr: Any, repository: str, tags: tuple[str, ...]) -> None:
     with contextlib.suppress(ecr.exceptions.RepositoryAlreadyExistsException):
         ecr.create_repository(repositoryName=repository)
     for tag in tags:
-        with contextlib.suppress(
-            ecr.exceptions.ImageAlreadyExistsException
-        ):  # of another region's registry here
+        # It may be of another region's registry here.
+        with contextlib.suppress(ecr.exceptions.ImageAlreadyExistsException):
             ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=MANIFEST)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tasks.launchers.local.network import lacks_rights
 from tests.fakes.forks import Forking
 from tests.fakes.sagemaker.dials import Dials
 from tests.fakes.sagemaker.images import OURS, ROOT
@@ -65,11 +66,8 @@ class Cloud:
         import boto3
         from botocore.config import Config
 
-        given = self.environment
-        keys = {
-            "aws_access_key_id": given["AWS_ACCESS_KEY_ID"],
-            "aws_secret_access_key": given["AWS_SECRET_ACCESS_KEY"],
-        }
+        given, names = self.environment, ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        keys = {name.lower(): given[name] for name in names}
         once = Config(retries={"total_max_attempts": 1})
         return boto3.client(service, endpoint_url=self.url, region_name=self.region, config=once, **keys)
 
@@ -93,12 +91,8 @@ class Cloud:
         self.client("sagemaker").create_training_job(**request(name, *words, **changes))
         return name
 
-    def machine(self, id: str, **changes: Any) -> None:
-        """Change a machine: fault={"dies_at_line": "..."}, environment={...}, gpus=[...]."""
-        self._ask("machine", id=id, **changes)
-
     def machines(self) -> list[dict[str, Any]]:
-        """Every machine: id, type, boot_id, gpus, owner, fault."""
+        """Every machine: id, type, boot_id, gpus, owner."""
         return list(self._ask("machines"))
 
     def jobs(self) -> dict[str, dict[str, Any]]:
@@ -106,7 +100,7 @@ class Cloud:
         return dict(self._ask("jobs"))
 
     def hosts(self, job: str) -> list[dict[str, Any]]:
-        """The hosts of its last life: name, machine, address, pid, exit_code, opt_ml (a folder here)."""
+        """The hosts of its last life: machine, address."""
         return list(self._ask("hosts", job=job))
 
     def running(self) -> list[int]:
@@ -146,11 +140,11 @@ class Cloud:
 
     def wait(self, job: str, timeout_s: float = 240) -> dict[str, Any]:
         """Until the job is over, and its pool where it should be."""
-        return self.until(
-            lambda: self.jobs()[job],
-            lambda seen: seen["TrainingJobStatus"] in FINAL and seen["settled"],
-            timeout_s,
-        )
+
+        def over(seen: dict[str, Any]) -> bool:
+            return seen["TrainingJobStatus"] in FINAL and bool(seen["settled"])
+
+        return self.until(lambda: self.jobs()[job], over, timeout_s)
 
     def reach(self, job: str, secondary: str, timeout_s: float = 240.0) -> dict[str, Any]:
         """Until the job's secondary status is, or was, this one."""
@@ -212,7 +206,9 @@ def request(name: str, *words: str, **changes: Any) -> dict[str, Any]:
 
 def unavailable() -> str:
     """Why this process can make no containers, or ""."""
-    able = os.geteuid() == 0 or not subprocess.run(UNPRIVILEGED, check=False, capture_output=True).returncode
+    if os.geteuid() == 0:
+        return lacks_rights()
+    able = subprocess.run(UNPRIVILEGED, check=False, capture_output=True).returncode == 0
     return "" if able else "containers need root, or user namespaces (sysctl user.max_user_namespaces)"
 
 
@@ -274,7 +270,7 @@ def _environment() -> dict[str, str]:
 @functools.cache
 def _forking() -> Forking:
     """The process that has imported everything."""
-    argv = (sys.executable, "-m", "tests.fakes.sagemaker", "--forks")
+    argv = (sys.executable, "-m", "tests.fakes.sagemaker")
     return Forking(*argv, cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL)
 
 
@@ -301,7 +297,6 @@ def _fork(home: Path) -> _Server:
 def _url(process: _Server, home: Path) -> str:
     line = process.stdout.readline()
     if not line:
-        raise StandInError(
-            f"the stand-in did not start: {(home / 'stand_in.log').read_text(errors='replace')[-2000:]}"
-        )
+        said = (home / "stand_in.log").read_text(errors="replace")
+        raise StandInError(f"the stand-in did not start: {said[-2000:]}")
     return str(json.loads(line)["url"])

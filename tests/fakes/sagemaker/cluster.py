@@ -44,8 +44,8 @@ def lay_out(job: Job, folder: Path, place: Loopback | Namespaces) -> list[Host]:
 
 def download(job: Job, storage: Storage) -> None:
     """Input for every host. Raises storage.DataError."""
-    for index, host in enumerate(job.hosts):
-        storage.download(job, host.opt_ml, index, len(job.hosts))
+    for host in job.hosts:
+        storage.download(job, host.opt_ml)
 
 
 def start(job: Job, image: Image, plane: Plane) -> None:

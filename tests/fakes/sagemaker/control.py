@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.fakes.sagemaker import repairs
-from tests.fakes.sagemaker.dials import NoSuchDial
 from tests.fakes.sagemaker.errors import ApiError
 from tests.fakes.sagemaker.job import Job
 
@@ -29,23 +28,13 @@ def answer(front: Front, method: str, path: str, body: bytes) -> tuple[int, Any]
     try:
         with front.plane.lock:
             return 200, VERBS[verb](front, **json.loads(body or b"{}"))
-    except (ApiError, NoSuchDial, KeyError, IndexError, TypeError, ValueError) as error:
+    except (ApiError, KeyError, IndexError, TypeError, ValueError) as error:
         return 400, {"error": f"{type(error).__name__}: {error}"}
 
 
 def _dial(front: Front, name: str, value: Any) -> Any:
     front.plane.dials.turn(name, value)
     front.faults.forget()
-    return None
-
-
-def _machine(front: Front, id: str, **changes: Any) -> Any:
-    """Change a machine: fault, environment, boot_id, gpus, driver."""
-    machine = front.plane.fleet.find(id)
-    for key, value in changes.items():
-        if not hasattr(machine, key):
-            raise KeyError(f"a machine has no {key}")
-        setattr(machine, key, tuple(value) if key == "gpus" else value)
     return None
 
 
@@ -57,17 +46,8 @@ def _seen(job: Job) -> dict[str, Any]:
 
 def _hosts(front: Front, job: str) -> Any:
     """Of the last life."""
-    return [
-        {
-            "name": host.name,
-            "machine": host.machine.id,
-            "address": host.place.address,
-            "pid": host.process.pid if host.process else 0,
-            "exit_code": host.code,
-            "opt_ml": str(host.opt_ml),
-        }
-        for host in front.plane.find(job).hosts
-    ]
+    hosts = front.plane.find(job).hosts
+    return [{"machine": host.machine.id, "address": host.place.address} for host in hosts]
 
 
 def _running(front: Front) -> Any:
@@ -77,7 +57,6 @@ def _running(front: Front) -> Any:
 
 VERBS: dict[str, Callable[..., Any]] = {
     "dial": _dial,
-    "machine": _machine,
     "machines": lambda front: [vars(machine) for machine in front.plane.fleet.machines],
     "jobs": lambda front: {name: _seen(job) for name, job in front.plane.jobs.items()},
     "hosts": _hosts,

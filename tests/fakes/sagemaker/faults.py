@@ -11,13 +11,8 @@ from dataclasses import dataclass, field
 
 from tests.fakes.sagemaker.dials import Dials
 
-# S3 API reference, "Error responses": 503 SlowDown "Please reduce your request rate.", 500 InternalError.
-WORDS = {
-    "SlowDown": (503, "Please reduce your request rate."),
-    "InternalError": (500, "We encountered an internal error. Please try again."),
-    "ServiceUnavailable": (503, "Reduce your request rate."),
-    "AccessDenied": (403, "Access Denied"),
-}
+# S3 API reference, "Error responses".
+WORDS = {"SlowDown": (503, "Please reduce your request rate.")}
 
 
 @dataclass(frozen=True)

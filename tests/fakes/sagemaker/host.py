@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ PASSED_ON = ("PRELAUNCH_STATE", "PYTEST_SESSION_MARK", "PYTEST_CURRENT_TEST")
 
 @dataclass
 class Host:
-    """`died` says that its machine is gone, and everything on it."""
+    """What a job has on one machine."""
 
     name: str
     machine: Machine
@@ -36,7 +34,6 @@ class Host:
     process: subprocess.Popen[bytes] | None = None
     pump: Pump | None = None
     stream: str = ""
-    died: bool = False
     closed: bool = False
 
     @property
@@ -68,19 +65,13 @@ class Host:
         """Raises OSError."""
         if cache:
             (self.opt_ml / "sagemaker" / "warmpoolcache").mkdir(exist_ok=True)
+        own = ("boot_id", "gpus", "driver", "devices", "mounts", "shm_bytes")
         spec = {
+            **{name: getattr(self.machine, name) for name in own},
+            **{name: str(self.folder / name) for name in ("opt_ml", "hosts", "scratch")},
             "host": self.name,
             "network": self.place.namespace,
-            "opt_ml": str(self.opt_ml),
-            "hosts": str(self.folder / "hosts"),
-            "scratch": str(self.folder / "scratch"),
             "cache": cache,
-            "boot_id": self.machine.boot_id,
-            "gpus": self.machine.gpus,
-            "driver": self.machine.driver,
-            "devices": self.machine.devices,
-            "mounts": self.machine.mounts,
-            "shm_bytes": self.machine.shm_bytes,
             "command": command,
             "environment": environment,
             "working_directory": directory,
@@ -96,17 +87,12 @@ class Host:
         """Bring its output to CloudWatch."""
         assert self.process is not None and self.process.stdout is not None
         self.stream = logs.stream(job, self.name)
-        self.pump = Pump(logs, self.stream, self.process.stdout, self._seen)
+        self.pump = Pump(logs, self.stream, self.process.stdout)
 
     def signal(self, number: int) -> None:
         """To its first process; SIGKILL ends everything inside."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(number)
-
-    def die(self) -> None:
-        """As if the plug was pulled."""
-        self.died = True
-        self.signal(signal.SIGKILL)
 
     def close(self) -> None:
         """After its end: the rest of its log, and what held its network. Twice is fine."""
@@ -121,12 +107,7 @@ class Host:
     def failure(self) -> str:
         """The first 1024 characters of /opt/ml/output/failure, as "FailureReason" shows them."""
         path = self.opt_ml / "output" / "failure"
-        return "" if self.died or not path.is_file() else path.read_text(errors="replace")[:1024]
-
-    def _seen(self, line: str) -> None:
-        pattern = self.machine.fault.get("dies_at_line")
-        if pattern and re.search(pattern, line):
-            self.die()
+        return path.read_text(errors="replace")[:1024] if path.is_file() else ""
 
     def _config(self, name: str, value: object) -> None:
         (self.opt_ml / "input" / "config" / f"{name}.json").write_text(json.dumps(value))
@@ -153,13 +134,12 @@ def environment(job: Job, image: Image, machine: Machine, aws: dict[str, str]) -
 
 
 def _channels(job: Job) -> dict[str, dict[str, str]]:
-    return {
-        channel["ChannelName"]: {
+    made = {}
+    for channel in job.request.get("InputDataConfig", ()):
+        source = channel["DataSource"].get("S3DataSource", {})
+        made[channel["ChannelName"]] = {
             "TrainingInputMode": channel.get("InputMode", "File"),
-            "S3DistributionType": channel["DataSource"]
-            .get("S3DataSource", {})
-            .get("S3DataDistributionType", "FullyReplicated"),
+            "S3DistributionType": source.get("S3DataDistributionType", "FullyReplicated"),
             "RecordWrapperType": channel.get("RecordWrapperType", "None"),
         }
-        for channel in job.request.get("InputDataConfig", ())
-    }
+    return made

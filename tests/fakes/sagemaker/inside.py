@@ -126,7 +126,8 @@ def _devices_of_this_network(scratch: str) -> None:
 def _few_devices(scratch: str, files: list[str], shm_bytes: int) -> None:
     """/dev as Docker makes it, without /dev/kmsg, disks and the host's other devices; `files` are of a recorded machine's."""
     new = tempfile.mkdtemp(dir=scratch)
-    _mount("tmpfs", new, "tmpfs", 0)
+    # As Docker's. In a folder that everybody may write a kernel lets nobody open another one's file in order to create it.
+    _mount("tmpfs", new, "tmpfs", 0, "mode=755")
     for name in DEVICES:
         _write(os.path.join(new, name), "")
         _mount(f"/dev/{name}", os.path.join(new, name), "", BIND)

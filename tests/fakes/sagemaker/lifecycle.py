@@ -109,23 +109,20 @@ class Lifecycle:
 
     def _upload(self) -> None:
         self._move("Uploading", "Uploading generated training model")
-        alive = [host.opt_ml for host in self._job.hosts if not host.died]
-        self._plane.storage.upload(self._job, alive)
+        self._plane.storage.upload(self._job, [host.opt_ml for host in self._job.hosts])
         time.sleep(self._dials.uploading_s)
 
     def _conclude(self, ended: Ended) -> None:
         if ended.why in ("Stopped", "MaxRuntimeExceeded"):
-            return self._finish("Stopped", ended.why, keep=self._healthy())
+            return self._finish("Stopped", ended.why)
         if ended.first is not None:
-            said = f"AlgorithmError: {ended.first.failure()}"
-            code = f", exit code: {ended.first.code}"
-            return self._finish(
-                "Failed", "Failed", said[: REASON_CHARACTERS - len(code)] + code, self._healthy()
-            )
-        return self._finish("Completed", "Completed", keep=self._healthy())
+            said, code = f"AlgorithmError: {ended.first.failure()}", f", exit code: {ended.first.code}"
+            reason = said[: REASON_CHARACTERS - len(code)] + code
+            return self._finish("Failed", "Failed", reason)
+        return self._finish("Completed", "Completed")
 
     def _finish(self, status: str, secondary: str, reason: str = "", keep: bool = True) -> None:
-        """The end, as everybody sees it; then the pool, a while later. `keep`: nothing speaks against its health.
+        """The end, as everybody sees it; then the pool, a while later. `keep`: not where the stand-in itself failed.
 
         "Warm pools": retained after success, after a stop, and after algorithm and client errors.
         """
@@ -154,10 +151,6 @@ class Lifecycle:
         """A job that is being stopped says Stopping until its end."""
         if self._job.status == "InProgress" or status == "Uploading":
             self._job.move(status, message)
-
-    def _healthy(self) -> bool:
-        """ "Warm pools": not retained where "the health of the cluster may be compromised"."""
-        return not any(host.died for host in self._job.hosts)
 
     def _max_runtime(self) -> float:
         given = (self._job.request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds", DAY_S)

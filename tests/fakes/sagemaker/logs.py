@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import IO, Any
 
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -54,8 +53,8 @@ class Logs:
 class Pump:
     """Reads one host's output to its end, and brings it to its stream as it comes."""
 
-    def __init__(self, logs: Logs, stream: str, output: IO[bytes], seen: Callable[[str], None]) -> None:
-        self._logs, self._stream, self._output, self._seen = logs, stream, output, seen
+    def __init__(self, logs: Logs, stream: str, output: IO[bytes]) -> None:
+        self._logs, self._stream, self._output = logs, stream, output
         self._waiting: list[tuple[int, str]] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -73,7 +72,6 @@ class Pump:
             text = line.decode(errors="replace").rstrip("\r\n")[:LINE_BYTES]
             with self._lock:
                 self._waiting.append((int(time.time() * 1000), text))
-            self._seen(text)
         self._ended.set()
 
     def _bring(self) -> None:

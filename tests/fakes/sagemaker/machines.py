@@ -15,10 +15,10 @@ DRIVER = "570.133.20"
 
 @dataclass
 class Machine:
-    """`fault` may hold dies_at_line (a pattern of its log): the machine is gone then.
+    """`environment` is for fake tools: containers on this machine get it.
 
-    Any fault makes cluster repair replace it. `environment` is for fake tools: containers on this machine get it. `devices` are
-    files in its /dev, `mounts` folders that are laid over its containers' (place -> folder here): recordings of /sys and /opt.
+    `devices` are files in its /dev, `mounts` folders that are laid over its containers' (place -> folder here): recordings of /sys and
+    /opt.
     """
 
     id: str
@@ -26,16 +26,11 @@ class Machine:
     boot_id: str
     gpus: tuple[str, ...] = ()
     driver: str = DRIVER
-    fault: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     mounts: dict[str, str] = field(default_factory=dict)
     shm_bytes: int = 64 << 20  # Docker's default; AWS publishes no size of its own
     owner: str = ""  # a job's name
-
-    def reboot(self) -> None:
-        """A new boot id; GPUs and volume stay."""
-        self.boot_id = str(uuid.uuid4())
 
 
 class Fleet:
@@ -44,13 +39,6 @@ class Fleet:
     def __init__(self, machines: Iterable[Machine], folder: Path) -> None:
         self.machines = list(machines)
         self._folder = folder
-
-    def find(self, name: str) -> Machine:
-        """By id. Raises KeyError."""
-        found = [machine for machine in self.machines if machine.id == name]
-        if not found:
-            raise KeyError(f"no machine {name!r}: there are {', '.join(m.id for m in self.machines)}")
-        return found[0]
 
     def take(self, kind: str, count: int, owner: str) -> list[Machine]:
         """`count` free machines of the type, or none at all."""
@@ -80,8 +68,7 @@ class Fleet:
         """
         found = self.take(machine.type, 1, machine.owner)
         if not found:
-            machine.fault = {}
-            machine.reboot()
+            machine.boot_id = str(uuid.uuid4())  # GPUs and volume stay
             return machine
         self.give_back([machine])
         machine.owner = "in repair"
@@ -96,8 +83,7 @@ def make(kind: str, given: int | list[dict[str, Any]]) -> list[Machine]:
 
 def _machine(kind: str, index: int, row: dict[str, Any]) -> Machine:
     name = row.pop("id", f"{kind.removeprefix('ml.')}-{index}")
-    count = row.pop("gpus", None)
-    gpus = count if isinstance(count, list | tuple) else _uuids(name, _gpus(kind) if count is None else count)
+    gpus = row.pop("gpus") if "gpus" in row else _uuids(name, _gpus(kind))
     boot = row.pop("boot_id", str(uuid.uuid5(NAMES, f"{name} boot")))
     return Machine(id=name, type=kind, boot_id=boot, gpus=tuple(gpus), **row)
 

@@ -12,6 +12,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tasks.launchers.local.network import lacks_rights
+
 NEWNET = 0x40000000  # linux/sched.h
 CREDENTIALS = "169.254.170.2"  # where containers on AWS ask for them; SDKs accept it without TLS
 SERVER = "10.79.0.1"
@@ -41,7 +43,7 @@ class Loopback:
 
         "Run training in internet-free mode": "limited to the peers of each training container".
         """
-        namespace = _path(_new_namespace(_loopback_up)) if isolated and os.geteuid() == 0 else ""
+        namespace = _path(_new_namespace(_loopback_up)) if isolated and not lacks_rights() else ""
         return [Place(self._address(), "lo", namespace) for _ in range(count)]
 
     def _address(self) -> str:

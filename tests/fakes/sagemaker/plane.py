@@ -6,6 +6,7 @@ never observations. What passes here has not passed on AWS.
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 import uuid
@@ -122,7 +123,7 @@ class Plane:
             self.closing = True
             running = [host for job in self.jobs.values() for host in job.hosts]
         for host in running:
-            host.die()
+            host.signal(signal.SIGKILL)
         until = time.monotonic() + 5
         while any(host.code is None for host in running if host.process) and time.monotonic() < until:
             time.sleep(0.01)

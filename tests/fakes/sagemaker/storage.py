@@ -21,38 +21,34 @@ class Storage:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def download(self, job: Job, opt_ml: Path, host: int, hosts: int) -> None:
+    def download(self, job: Job, opt_ml: Path) -> None:
         """Every channel into input/data/<channel>. Raises DataError.
 
-        File mode; FastFile and Pipe get files too, which is a simplification.
+        File mode; FastFile and Pipe get files too, which is a simplification. Every host gets all of them.
         """
         for channel in job.request.get("InputDataConfig", ()):
             source = channel["DataSource"].get("S3DataSource")
-            if source is None:
-                raise DataError("ClientError: the stand-in knows S3DataSource alone")
+            if source is None or source.get("S3DataDistributionType") == "ShardedByS3Key":
+                raise DataError("ClientError: the stand-in knows S3DataSource alone, fully replicated")
             place = opt_ml / "input" / "data" / channel["ChannelName"]
             place.mkdir(parents=True, exist_ok=True)
-            keys = self._objects(job, source["S3Uri"])
-            if source.get("S3DataDistributionType") == "ShardedByS3Key":
-                keys = keys[host::hosts]
-            self._copy(source["S3Uri"], keys, place)
+            self._copy(source["S3Uri"], self._objects(job, source["S3Uri"]), place)
 
     def upload(self, job: Job, hosts: Sequence[Path]) -> None:
         """output.tar.gz and model.tar.gz below <S3OutputPath>/<job>/output/, of all hosts together.
 
-        "Amazon S3 output path"; also after a failure (the SDK's maintainers, sagemaker-python-sdk pull request 746). CompressionType
-        NONE leaves the files as they are (documented for the model; for output data it is a guess).
+        "Amazon S3 output path"; also after a failure (the SDK's maintainers, sagemaker-python-sdk pull request 746). Raises DataError:
+        CompressionType NONE is not known here.
         """
         bucket, prefix = split(job.request["OutputDataConfig"]["S3OutputPath"])
         below = "/".join(part for part in (prefix.strip("/"), job.name, "output") if part)
-        plain = job.request["OutputDataConfig"].get("CompressionType") == "NONE"
+        if job.request["OutputDataConfig"].get("CompressionType") == "NONE":
+            raise DataError("ClientError: the stand-in uploads archives alone")
         for folder, archive in (("output/data", "output"), ("model", "model")):
             files = list(_files([host / folder for host in hosts]))
-            if files and plain:
-                for path, name in files:
-                    self._put(bucket, f"{below}/{archive}/{name}", path.read_bytes())
-            elif files:
-                self._put(bucket, f"{below}/{archive}.tar.gz", _archive(files))
+            if files:
+                key = f"{below}/{archive}.tar.gz"
+                self._client.put_object(Bucket=bucket, Key=key, Body=_archive(files))
 
     def _objects(self, job: Job, uri: str) -> list[str]:
         bucket, prefix = split(uri)
@@ -78,18 +74,11 @@ class Storage:
         bucket, prefix = split(uri)
         for key in keys:
             folder = prefix.rstrip("/") if prefix.endswith("/") or key.startswith(f"{prefix}/") else ""
-            name = (
-                key.removeprefix(f"{folder}/")
-                if folder
-                else key[len(prefix.rpartition("/")[0]) :].lstrip("/")
-            )
-            path = place / name
+            begin = folder or prefix.rpartition("/")[0]
+            path = place / key[len(begin) :].lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             if not key.endswith("/"):
                 path.write_bytes(self._client.get_object(Bucket=bucket, Key=key)["Body"].read())
-
-    def _put(self, bucket: str, key: str, data: bytes) -> None:
-        self._client.put_object(Bucket=bucket, Key=key, Body=data)
 
 
 def split(uri: str) -> tuple[str, str]:

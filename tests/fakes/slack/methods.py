@@ -17,13 +17,8 @@ POSTED_CHARACTERS, UPDATED_CHARACTERS = 40_000, 4_000
 
 def auth_test(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     """Who the token is."""
-    return {
-        "url": "https://stand-in.slack.com/",
-        "team": "Stand-in",
-        "user": "prelaunch",
-        "user_id": BOT_USER,
-        "team_id": "T1",
-    }
+    who = {"team": "Stand-in", "team_id": "T1", "user": "prelaunch", "user_id": BOT_USER}
+    return {"url": "https://stand-in.slack.com/", **who}
 
 
 def post_message(workspace: Workspace, given: Arguments) -> dict[str, Any]:
@@ -55,10 +50,8 @@ def permalink(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     """chat.getPermalink."""
     channel = workspace.found(given.get("channel"), by_name=False)
     message = workspace.message(channel.id, str(given.get("message_ts") or ""))
-    return {
-        "channel": channel.id,
-        "permalink": f"https://stand-in.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}",
-    }
+    place = f"{channel.id}/p{message.ts.replace('.', '')}"
+    return {"channel": channel.id, "permalink": f"https://stand-in.slack.com/archives/{place}"}
 
 
 def open_view(workspace: Workspace, given: Arguments) -> dict[str, Any]:
@@ -97,12 +90,12 @@ def _content(given: Arguments, most: int) -> tuple[str, list[dict[str, Any]]]:
     if not wrong and len(json.dumps(blocks, ensure_ascii=False)) > JSON_CHARACTERS:
         raise Refusal("msg_blocks_too_long")
     if wrong:
-        raise Refusal(
-            "invalid_blocks",
-            errors=wrong,
-            response_metadata={"messages": [f"[ERROR] {line}" for line in wrong]},
-        )
+        raise Refusal("invalid_blocks", errors=wrong, response_metadata=_errors(wrong))
     return text, blocks
+
+
+def _errors(wrong: list[str]) -> dict[str, list[str]]:
+    return {"messages": [f"[ERROR] {line}" for line in wrong]}
 
 
 def _view(given: Arguments) -> dict[str, Any]:
@@ -111,31 +104,19 @@ def _view(given: Arguments) -> dict[str, Any]:
     wrong = [] if isinstance(view, dict) else ["missing required field: view"]
     if isinstance(view, dict):
         wrong = faults(view.get("blocks", []), "modal")
-        title = view.get("title", {}).get("text", "")
-        wrong += (
-            []
-            if 0 < len(title) <= 24
-            else ["must be less than 25 characters [json-pointer:/view/title/text]"]
-        )
-        long = len(view.get("private_metadata", "")) > 3000
-        wrong += ["must be less than 3001 characters [json-pointer:/view/private_metadata]"] if long else []
+        if not 0 < len(view.get("title", {}).get("text", "")) <= 24:
+            wrong.append("must be less than 25 characters [json-pointer:/view/title/text]")
+        if len(view.get("private_metadata", "")) > 3000:
+            wrong.append("must be less than 3001 characters [json-pointer:/view/private_metadata]")
         inputs = any(block.get("type") == "input" for block in view.get("blocks", []))
-        wrong += (
-            ["missing required field: submit [json-pointer:/view]"] if inputs and "submit" not in view else []
-        )
+        if inputs and "submit" not in view:
+            wrong.append("missing required field: submit [json-pointer:/view]")
     if wrong:
-        raise Refusal(
-            "invalid_arguments", response_metadata={"messages": [f"[ERROR] {line}" for line in wrong]}
-        )
+        raise Refusal("invalid_arguments", response_metadata=_errors(wrong))
     assert isinstance(view, dict)
     return view
 
 
 def _shown(message: Message) -> dict[str, Any]:
-    return {
-        "type": "message",
-        "user": message.user,
-        "ts": message.ts,
-        "text": message.text,
-        "blocks": message.blocks,
-    }
+    own = {"user": message.user, "ts": message.ts, "text": message.text, "blocks": message.blocks}
+    return {"type": "message", **own}

@@ -118,14 +118,9 @@ class SocketMode:
 
     def click(self, user: str, message: Message, action: str, value: str | None = None) -> Envelope:
         """Press a button of a message, with another value where one is given."""
-        button = message.actions[action] if value is None else {}
-        pressed = {
-            "type": "button",
-            "action_id": action,
-            "block_id": "b",
-            "value": value if value is not None else button["value"],
-            "action_ts": f"{time.time():.6f}",
-        }
+        own = message.actions[action]["value"] if value is None else value
+        pressed = {"type": "button", "action_id": action, "block_id": "b", "value": own}
+        pressed["action_ts"] = f"{time.time():.6f}"
         shown = {"ts": message.ts, "text": message.text, "blocks": message.blocks, "type": "message"}
         payload = {
             "type": "block_actions",
@@ -133,9 +128,8 @@ class SocketMode:
             "container": {"type": "message", "message_ts": message.ts, "channel_id": message.channel},
             "channel": {"id": message.channel, "name": "gates"},
             "message": shown,
-            "trigger_id": self.slack.trigger(),
-            "response_url": self.slack.response_url(),
             "actions": [pressed],
+            **self._answerable(),
         }
         return self.deliver("interactive", payload)
 
@@ -145,24 +139,21 @@ class SocketMode:
         payload = {
             "type": "view_submission",
             "user": {"id": user, "team_id": "T1"},
-            "trigger_id": self.slack.trigger(),
             "view": {**view, "state": {"values": values}},
             "response_urls": [],
+            "trigger_id": self.slack.trigger(),
         }
         return self.deliver("interactive", payload)
 
     def command(self, user: str, text: str, channel: str = "C1") -> Envelope:
         """Type /prelaunch."""
-        payload = {
-            "command": "/prelaunch",
-            "text": text,
-            "user_id": user,
-            "channel_id": channel,
-            "team_id": "T1",
-            "trigger_id": self.slack.trigger(),
-            "response_url": self.slack.response_url(),
-        }
-        return self.deliver("slash_commands", payload)
+        who = {"user_id": user, "channel_id": channel, "team_id": "T1"}
+        return self.deliver(
+            "slash_commands", {"command": "/prelaunch", "text": text, **who, **self._answerable()}
+        )
+
+    def _answerable(self) -> dict[str, str]:
+        return {"trigger_id": self.slack.trigger(), "response_url": self.slack.response_url()}
 
     def answered(self, count: int) -> list[dict[str, Any]]:
         """What was posted to response_urls, once there are this many."""
@@ -196,12 +187,8 @@ class SocketMode:
             self.connections.append(connection)
         try:
             if not self.silent:
-                hello = {
-                    "type": "hello",
-                    "num_connections": len(self.connections),
-                    "connection_info": {"app_id": "A1"},
-                }
-                connection.send(json.dumps(hello))
+                hello = {"type": "hello", "num_connections": len(self.connections)}
+                connection.send(json.dumps({**hello, "connection_info": {"app_id": "A1"}}))
                 with self._changed:
                     self.hellos += 1
                     self._changed.notify_all()

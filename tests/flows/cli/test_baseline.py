@@ -74,9 +74,8 @@ def test_a_report_that_cannot_be_read_stops_the_learning(run: Run, folder: Path)
     done = learn(run, folder, "--format", "json")
 
     assert (2, False) == (done.code, (folder / "b.json").exists())
-    assert (
-        "it is not a report of Prelaunch" in done.err and "r1.json" in json.loads(done.out)["error"]["file"]
-    )
+    assert "it is not a report of Prelaunch" in done.err
+    assert "r1.json" in json.loads(done.out)["error"]["file"]
 
 
 def test_baseline_command_writes_no_file_when_it_learned_no_value(run: Run, folder: Path) -> None:
@@ -110,9 +109,8 @@ def test_baseline_and_judge_reject_a_file_that_is_no_baseline(run: Run, folder: 
 def test_judge_warns_below_the_band(run: Run, folder: Path) -> None:
     """The finding, and the baseline's digest, are in the document."""
     learn(run, folder)
-    slow = write(
-        folder, "slow.json", with_metric(healthy(4, 2), "compute.gemm", "node-1/rank-3", "gflops", 9.0)
-    )
+    report = with_metric(healthy(4, 2), "compute.gemm", "node-1/rank-3", "gflops", 9.0)
+    slow = write(folder, "slow.json", report)
     words = ("judge", slow, "--policy", folder / "policy.json", "--format", "json")
     without, within = run(*words), run(*words, "--baseline", folder / "b.json")
     verdicts = [json.loads(done.out) for done in (without, within)]
@@ -128,16 +126,13 @@ def test_a_store_without_a_report_teaches_nothing_yet(run: Run, tmp_path: Path, 
     """Exit code 3 and one line; a folder that is not there is a mistake, and 2."""
     (tmp_path / "store" / "gates").mkdir(parents=True)
     (tmp_path / "folder").mkdir()
-    (tmp_path / "gate.toml").write_text(
-        (GATES / "local.toml").read_text().replace('".prelaunch"', f'"{tmp_path}/none"')
-    )
+    text = (GATES / "local.toml").read_text().replace('".prelaunch"', f'"{tmp_path}/none"')
+    (tmp_path / "gate.toml").write_text(text)
     named = tmp_path / {"gate file": "gate.toml"}.get(kind, kind)
     ended = run("fleet", "baseline", "learn", named, "--out", tmp_path / "made.json")
     misspelt = run("fleet", "baseline", "learn", tmp_path / "stor", "--out", tmp_path / "made.json")
 
     assert (3, "", 1) == (ended.code, ended.out, ended.err.count("\n")), ended.err
-    assert (
-        "no baseline was written: " in ended.err
-        and "it holds no reports yet. Each range needs 8" in ended.err
-    )
+    assert "no baseline was written: " in ended.err
+    assert "it holds no reports yet. Each range needs 8" in ended.err
     assert 2 == misspelt.code

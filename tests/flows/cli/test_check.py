@@ -17,6 +17,7 @@ from checks.documents.report import load
 from flows.cli import check
 from flows.cli.main import main
 from tasks.reports.local_check import undeclared_error
+from tests.flows.cli.conftest import Run
 from tests.survival import few_checks
 
 ROOT = Path(__file__).parents[3]
@@ -83,17 +84,14 @@ def test_interrupted_it_ends_every_check() -> None:
     ],
 )
 def test_a_wrong_request_is_rejected_before_anything_runs(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], said: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2, and one document where JSON was asked."""
     monkeypatch.setattr(check, "check_node", lambda *_: pytest.fail("it ran"))
-    before = signal.getsignal(signal.SIGTERM)
-    code = main(["check", *words, "--format", "json"])
-    signal.signal(signal.SIGTERM, before)
-    told = capsys.readouterr()
+    ended = run("check", *words, "--format", "json")
 
-    assert (2, {"error"}) == (code, set(json.loads(told.out)))
-    assert said in told.err
+    assert (2, {"error"}) == (ended.code, set(ended.document))
+    assert said in ended.err
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,12 @@ def test_a_configuration_is_written_and_the_commands_are_printed(run: Run, tmp_p
     shell = subprocess.run(("sh", "-n"), input=out, text=True, check=False)
 
     assert (0, 0) == (code, shell.returncode)
-    assert "p5.48xlarge" in yaml.safe_load((tmp_path / "ml-cluster.yaml").read_text())["Scheduling"]["SlurmQueues"][0][
-        "ComputeResources"
-    ][0].values()  # fmt: skip
-    assert (
-        "\npcluster create-cluster -n ml-cluster -c ml-cluster.yaml -r us-west-2 --rollback-on-failure false\n"
-        in out
-    )
+    text = (tmp_path / "ml-cluster.yaml").read_text()
+    (queue,) = yaml.safe_load(text)["Scheduling"]["SlurmQueues"]
+    assert "p5.48xlarge" in queue["ComputeResources"][0].values() and "drained and idle" in text
+    create = "create-cluster -n ml-cluster -c ml-cluster.yaml -r us-west-2 --rollback-on-failure false"
+    assert f"\npcluster {create}\n" in out
     assert "The printed dry run has ParallelCluster and AWS validate it." in err
-    assert "drained and idle" in (tmp_path / "ml-cluster.yaml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,8 @@ def test_a_healthy_machine_is_0_and_nothing_stays(
     rows = cast("list[dict[str, str]]", ended.document["looks"])
 
     assert (0, {"OK"}, []) == (ended.code, {row["result"] for row in rows}, list(tmp_path.iterdir())), rows
-    assert {"gate file", "store", "engine local", "notifier log (owner)", "Prefect"} <= {
-        row["subject"] for row in rows
-    }
+    subjects = {row["subject"] for row in rows}
+    assert {"gate file", "store", "engine local", "notifier log (owner)", "Prefect"} <= subjects
 
 
 def test_a_configured_server_has_to_answer(
@@ -154,22 +153,18 @@ class Engine:
 def test_an_engine_that_says_nothing_is_not_ok(tmp_path: Path) -> None:
     """Only of this machine it is known that it says what is wrong alone."""
     here = context(tmp_path)
-    elsewhere = here.gate.model_copy(
-        update={"cluster": here.gate.cluster.model_copy(update={"launcher": "slurm"})}
-    )
-    silent = cast(Launcher, Engine(here.launcher, ()))
-    full = cast(
-        Launcher,
-        Engine(here.launcher, (PreflightCheck("nodes", PreflightResult.NO_CAPACITY, "none is free"),)),
-    )
+    cluster = here.gate.cluster.model_copy(update={"launcher": "slurm"})
+    elsewhere = replace(here, gate=here.gate.model_copy(update={"cluster": cluster}))
+    full = PreflightCheck("nodes", PreflightResult.NO_CAPACITY, "none is free")
+    small = PreflightCheck("this machine", PreflightResult.WARNING, "it is small")
 
-    small = (PreflightCheck("this machine", PreflightResult.WARNING, "it is small"),)
-    doubted = replace(here, launcher=cast(Launcher, Engine(here.launcher, small)))
+    def results(context: GateContext, *lines: PreflightCheck) -> list[str]:
+        engine = cast(Launcher, Engine(here.launcher, lines))
+        return words(doctor._engine(replace(context, launcher=engine)))
 
     assert ["OK"] == words(doctor._engine(here))
-    assert ["WARNING", "OK"] == words(doctor._engine(doubted))
-    assert ["CANNOT TELL"] == words(doctor._engine(replace(here, gate=elsewhere, launcher=silent)))
-    assert ["CANNOT TELL"] == words(doctor._engine(replace(here, launcher=full)))
+    assert ["WARNING", "OK"] == results(here, small)
+    assert ["CANNOT TELL"] == results(elsewhere) == results(here, full)
 
 
 def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -225,6 +220,5 @@ def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
     looks = doctor._looks(argparse.Namespace(file=file, overrides=[], send_test=False))
     of_file, line = next(looks), next(looks)
 
-    assert ["OK", "MISSING"] == words([of_file, line]) and line.subject.startswith(
-        "approval.approvers[0] (line "
-    )
+    assert ["OK", "MISSING"] == words([of_file, line])
+    assert line.subject.startswith("approval.approvers[0] (line ")

@@ -19,23 +19,19 @@ import pytest
 from flows.cli import machines as machines_command
 from flows.cli.main import main
 from tasks.machines.base import Machine, ServiceState
+from tasks.store.folder import FolderStore
 from tests.fakes.machines import PlayedMachines, serving
 from tests.flows.cli.conftest import Captured
+from tests.flows.cli.test_fleet import gate_file
 
 ROOT = Path(__file__).parents[3]
-GATES = ROOT / "deployments" / "gates"
 
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
     """A gate file with a store of its own, and a kernel log beside it."""
-    text = (GATES / "local.toml").read_text()
-    text = text.replace('path = ".prelaunch"', f'path = "{tmp_path}/store"').replace(
-        "../", f"{GATES.parent}/"
-    )
-    (tmp_path / "gate.toml").write_text(text)
     (tmp_path / "messages").write_text("Nov 25 12:00:00 n2 kernel: Linux version 6.1\n")
-    return tmp_path / "gate.toml"
+    return Path(gate_file(tmp_path, FolderStore(tmp_path / "store"), "local"))
 
 
 @pytest.fixture
@@ -169,9 +165,8 @@ def test_a_random_interruption_leaves_nothing(gate: Path, seed: int) -> None:
 
         assert child.returncode in (0, 130, 143), printed
         assert "The fault is undone." in printed
-        shown = subprocess.run(
-            ("ip", "netns", "exec", name, "tc", "qdisc", "show"), capture_output=True, text=True, check=True
-        )
+        tc = ("ip", "netns", "exec", name, "tc", "qdisc", "show")
+        shown = subprocess.run(tc, capture_output=True, text=True, check=True)
         assert "tbf" not in shown.stdout
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
         assert "NVRM" not in (folder / "messages").read_text()

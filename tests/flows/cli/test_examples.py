@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
@@ -12,6 +11,7 @@ import pytest
 
 from flows.cli import examples
 from flows.cli.main import main
+from tests.flows.cli.conftest import Run
 from tests.tasks.launchers.sagemaker.left import files_in
 
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
@@ -31,31 +31,30 @@ NAMED = (
 )
 
 
-def test_the_files_are_those_of_the_installation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_files_are_those_of_the_installation(tmp_path: Path, run: Run) -> None:
     """In folders that did not exist; stdout has the path of each, one a line."""
     folder = tmp_path / "new" / "deployments"
 
-    assert 0 == main(["site", "examples", str(folder)])
-    copied, said = files_in(folder), capfd.readouterr()
-    assert ([str(folder / name) for name in sorted(copied)], "") == (sorted(said.out.splitlines()), said.err)
+    code, out, err = run("site", "examples", folder)
+    copied = files_in(folder)
+    assert (0, [str(folder / name) for name in sorted(copied)]) == (code, sorted(out.splitlines()))
+    assert "" == err
     assert [] == [name for name in NAMED if name not in copied]
     assert [] == [name for name, data in copied.items() if data != (DEPLOYMENTS / name).read_bytes()]
     assert os.access(folder / "ci" / "gate.sh", os.X_OK)
     assert os.access(folder / "gates" / "local.toml", os.W_OK)
 
 
-def test_a_gate_file_works_where_it_was_copied_to(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_file_works_where_it_was_copied_to(tmp_path: Path, run: Run) -> None:
     """Its policy and its training are found beside it."""
-    main(["site", "examples", str(tmp_path / "mine")])
-    capfd.readouterr()
+    run("site", "examples", tmp_path / "mine")
 
-    assert 0 == main(
-        ["plan", str(tmp_path / "mine" / "gates" / "local.toml"), "--offline", "--format", "shell"]
-    )
-    assert str(tmp_path / "mine" / "gates" / ".." / "examples" / "train_tiny.py") in capfd.readouterr().out
+    gates = tmp_path / "mine" / "gates"
+    code, out, _ = run("plan", gates / "local.toml", "--offline", "--format", "shell")
+    assert 0 == code and str(gates / ".." / "examples" / "train_tiny.py") in out
 
 
-def test_examples_command_never_overwrites_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_examples_command_never_overwrites_a_file(tmp_path: Path, run: Run) -> None:
     """It stays as it is, also a link that leads nowhere; what is not there yet is written, and twice is once."""
     mine = tmp_path / "policies" / "nvidia.toml"
     mine.parent.mkdir()
@@ -63,21 +62,20 @@ def test_examples_command_never_overwrites_a_file(tmp_path: Path, capfd: pytest.
     link = tmp_path / "policies" / "neuron.toml"
     link.symlink_to(tmp_path / "elsewhere")
 
-    assert 0 == main(["site", "examples", str(tmp_path)])
-    said = capfd.readouterr()
-    assert "mine" == mine.read_text() and str(mine) not in said.out and not link.exists()
-    assert str(tmp_path / "policies" / "local.toml") in said.out
-    assert "prelaunch: 2 of the files were there already, and stay as they are\n" == said.err
-    assert 0 == main(["site", "examples", str(tmp_path), "--format", "json"])
-    assert {"written": []} == json.loads(capfd.readouterr().out)
+    code, out, err = run("site", "examples", tmp_path)
+    assert 0 == code and "mine" == mine.read_text()
+    assert str(mine) not in out and not link.exists()
+    assert str(tmp_path / "policies" / "local.toml") in out
+    assert "prelaunch: 2 of the files were there already, and stay as they are\n" == err
+    assert {"written": []} == run("site", "examples", tmp_path, "--format", "json").document
 
 
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, run: Run) -> None:
     """With the reason."""
     (tmp_path / "file").write_text("")
 
-    assert 2 == main(["site", "examples", str(tmp_path / "file")])
-    assert "it cannot be written (Not a directory)" in capfd.readouterr().err
+    code, _, err = run("site", "examples", tmp_path / "file")
+    assert 2 == code and "it cannot be written (Not a directory)" in err
     assert "" == (tmp_path / "file").read_text()
 
 
@@ -99,21 +97,16 @@ def test_the_workflow_of_github_finds_all_that_it_names(tmp_path: Path) -> None:
     assert 0 == main(["site", "examples", str(tmp_path / "deployments")])
     text = (tmp_path / "deployments/github/gate-then-train.yml").read_text()
     named = set(re.findall(r"(?<!\w)(?:(?<=\./)|(?<!/))deployments/[\w./-]+", text))
-    gates = [
-        tomllib.loads(path.read_text()) for path in sorted((tmp_path / "deployments/gates").glob("*.toml"))
-    ]
-    longest = max(
-        g["cluster"]["options"].get("capacity_wait_minutes", 0) + g["checks"]["max_runtime_minutes"]
-        for g in gates
-    )
+    longest = 0
+    for path in (tmp_path / "deployments/gates").glob("*.toml"):
+        gate = tomllib.loads(path.read_text())
+        waits = gate["cluster"]["options"].get("capacity_wait_minutes", 0)
+        longest = max(longest, waits + gate["checks"]["max_runtime_minutes"])
     job, own = map(int, re.findall(r"timeout-minutes: \"?(\d+)", text))
 
-    assert {
-        "deployments/github",
-        "deployments/gates/local.toml",
-        "deployments/examples/train_tiny.py",
-    } <= named
+    files = ("github", "gates/local.toml", "examples/train_tiny.py")
+    assert {f"deployments/{file}" for file in files} <= named
     assert [] == [name for name in named if not (tmp_path / name).exists()]
-    assert longest < own < job
+    assert 0 < longest < own < job
     for name in ("gates/local.toml", "gates/sagemaker-cpu.toml"):
         assert 0 == main(["plan", str(tmp_path / "deployments" / name), "--offline"])

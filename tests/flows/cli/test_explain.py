@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -108,11 +106,8 @@ def test_the_text_names_the_lines(run: Run) -> None:
     lines = ended.out.splitlines()
 
     assert lines[0].startswith("NO-GO ") and lines[0].endswith("0.txt: fake tool of any GPUs")
-    assert [
-        "FAIL HARDWARE dcgm.diag: wrong is 7, it must be 0",
-        "  | 2: wrong 7",
-        "  do: Replace it.",
-    ] == lines[3:6]
+    assert "FAIL HARDWARE dcgm.diag: wrong is 7, it must be 0" == lines[3]
+    assert ["  | 2: wrong 7", "  do: Replace it."] == lines[4:6]
 
 
 def test_explain_lists_what_was_not_judged(run: Run) -> None:
@@ -177,7 +172,7 @@ def test_a_file_that_is_not_there_outranks_all(run: Run) -> None:
 
     assert 2 == ended.code
     assert isinstance(rows, list)
-    assert ["no_go", None] == [row["verdict"] and row["verdict"]["answer"] for row in rows[::-1]][::-1]
+    assert ["no_go", None] == [row["verdict"] and row["verdict"]["answer"] for row in rows]
 
 
 def test_stdin_is_a_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,19 +211,3 @@ def test_explain_prints_no_escape_sequence_of_a_file(run: Run, form: str) -> Non
 def test_lines_end_as_they_may(run: Run) -> None:
     """A file that went through Windows says the same."""
     assert 0 == run(texts=("\ufeff" + GOOD.replace("\n", "\r\n"),)).code
-
-
-def test_explain_imports_no_prefect_or_torch(tmp_path: Path) -> None:
-    """No Prefect, torch, rich or pydantic is imported, whatever the text is."""
-    (tmp_path / "x.txt").write_text("hello\n")
-    script = (
-        "import sys; from flows.cli.main import main; code = main(sys.argv[1:]);"
-        "found = {'prefect', 'torch', 'rich', 'boto3', 'pydantic', 'numpy'} & set(sys.modules);"
-        "sys.exit(f'imported {found}' if found else code)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    argv = (sys.executable, "-c", script, "explain", str(tmp_path / "x.txt"))
-    ended = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
-
-    assert 3 == ended.returncode, ended.stderr
-    assert "policy: nvidia" in ended.stderr

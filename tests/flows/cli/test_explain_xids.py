@@ -11,12 +11,9 @@ GPU = "NVRM: Xid (PCI:0000:b9:00): "
 
 def log(folder: Path, *said: str) -> str:
     """A kernel's log from its start to an hour later, with these messages."""
-    lines = [
-        "[    0.000000] Linux version 6.1.119 (x)",
-        *(f"[ {900 + at}.000000] {line}" for at, line in enumerate(said)),
-    ]
-    path = folder / "dmesg.txt"
-    path.write_text("\n".join([*lines, "[ 3600.000000] all well", ""]))
+    lines = [f"[ {900 + at}.000000] {line}" for at, line in enumerate(said)]
+    path, begin = folder / "dmesg.txt", "[    0.000000] Linux version 6.1.119 (x)"
+    path.write_text("\n".join([begin, *lines, "[ 3600.000000] all well", ""]))
     return str(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from checks.documents.report import dump, dump_plain
 from checks.process.free_ports import free_port
 from flows.cli.main import main
 from tests.fakes.mlflow import mlflow_server
-from tests.flows.cli.conftest import Captured
+from tests.flows.cli.conftest import Run
 from tests.sample_reports import POLICY, healthy
 
 
@@ -23,17 +22,16 @@ def words(tmp_path: Path) -> list[str]:
     return ["fleet", "export", str(tmp_path / "r.json"), "--policy", str(tmp_path / "policy.json")]
 
 
-def test_a_report_becomes_a_run(words: list[str], capsys: Captured) -> None:
+def test_a_report_becomes_a_run(words: list[str], run: Run) -> None:
     """The words of the other tool are taken; the address of the run is the result."""
     with mlflow_server() as server:
         flags = ["--mlflow-uri", server.uri, "--mlflow-experiment-name", "sagemaker-cluster-test"]
-        assert 0 == main([*words, *flags])
-        out = capsys.readouterr().out
-        assert 0 == main([*words, *flags, "--format", "json"])
+        ended, again = run(*words, *flags), run(*words, *flags, "--format", "json")
 
-    assert f" run {server.runs[0].run_id}\n" in out
-    assert ["PASS"] == [run.params["overall_status"] for run in server.runs]
-    assert out.strip() == json.loads(capsys.readouterr().out)["run"]
+    assert (0, 0) == (ended.code, again.code)
+    assert f" run {server.runs[0].run_id}\n" in ended.out
+    assert ["PASS"] == [made.params["overall_status"] for made in server.runs]
+    assert ended.out.strip() == again.document["run"]
     assert {"sagemaker-cluster-test"} == set(server.experiments)
 
 
@@ -50,11 +48,11 @@ def test_export_rejects_a_file_that_is_no_report(tmp_path: Path) -> None:
     """Nothing is exported of it."""
     (tmp_path / "x.json").write_text("{")
 
-    assert 2 == main(["fleet", "export", str(tmp_path / "x.json"), "--mlflow-uri", "http://127.0.0.1:9"])
-    assert 2 == main(["fleet", "export", str(tmp_path / "none.json"), "--mlflow-uri", "http://127.0.0.1:9"])
+    for name in ("x.json", "none.json"):
+        assert 2 == main(["fleet", "export", str(tmp_path / name), "--mlflow-uri", "http://127.0.0.1:9"])
 
 
-def test_a_server_that_is_not_there_is_a_service_error(words: list[str], capsys: Captured) -> None:
+def test_a_server_that_is_not_there_is_a_service_error(words: list[str], run: Run) -> None:
     """Exit code 5."""
-    assert 5 == main([*words, "--mlflow-uri", f"http://127.0.0.1:{free_port()}"])
-    assert "Check that it runs" in capsys.readouterr().err
+    code, _, err = run(*words, "--mlflow-uri", f"http://127.0.0.1:{free_port()}")
+    assert 5 == code and "Check that it runs" in err

@@ -80,6 +80,5 @@ def test_an_address_that_is_taken_is_five(tmp_path: Path) -> None:
     """As a service that has no room."""
     keep(FolderStore(tmp_path), 0, healthy())
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert 5 == main(
-            ["serve", "exporter", str(tmp_path), "--listen", f"127.0.0.1:{taken.getsockname()[1]}"]
-        )
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert 5 == main(["serve", "exporter", str(tmp_path), "--listen", address])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -27,9 +29,6 @@ MODEL = builtin().instances[TYPE].gpu
 @pytest.fixture(name="document", scope="module")
 def _document() -> dict[str, object]:
     """What the command prints as JSON."""
-    import io
-    from contextlib import redirect_stdout
-
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with redirect_stdout(out):
         assert main(["facts", TYPE, "--format", "json"]) == 0
@@ -106,7 +105,7 @@ def test_every_threshold_of_the_policy_is_printed_with_its_source(capsys: pytest
     own = dataclasses.replace(builtin().instances[TYPE], ib_ports=8, ib_rate_gbit_s=400)
     assert not [line for line in lines if line.startswith("ib.")]
     lines += facts._policy_lines(own, policies.load(policy))
-    text = " ".join(lines)
+    text = "\n".join(lines)
     missing = []
     for check, line in policy["checks"].items():
         for rule in line["rules"]:
@@ -116,9 +115,7 @@ def test_every_threshold_of_the_policy_is_printed_with_its_source(capsys: pytest
                     missing.append((check, rule["metric"], value))
             if f"    source: {rule['source']}" not in lines:
                 missing.append((check, rule["metric"], "source"))
-        missing += [
-            (check, key, "option") for key in line["options"] if f"  option {key} = " not in "\n".join(lines)
-        ]
+        missing += [(check, key, "option") for key in line["options"] if f"  option {key} = " not in text]
 
     assert not missing
 

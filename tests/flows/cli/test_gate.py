@@ -19,17 +19,17 @@ import jsonschema
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.cli.main import main
 from flows.cli.prefect_server import HEARTBEAT, QUIET
 from tasks.gate.context import open_gate_context
 from tasks.gate.submission import PreflightFailed, run_preflight
 from tasks.gate_file.request import GateRequest
+from tasks.launchers.local.network import lacks_rights
 from tasks.orchestration.foreground import release_signals
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.reports.schema import RESULT_PATH
 from tasks.store.base import Store
 from tasks.store.layout import preflight_key
-from tests.flows.cli.conftest import Captured, Run
+from tests.flows.cli.conftest import Run
 from tests.flows.gates import processes_below, runs, write_gate
 
 SAGEMAKER = Path(__file__).parents[3] / "deployments" / "gates" / "sagemaker-p5.toml"
@@ -39,24 +39,17 @@ KEYS = {
     "answer", "decision", "culprits", "rejected", "first_line", "verdict", "cost", "images", "training", "placement", "approval",
     "report", "html", "gate_id", "reason",
 }  # fmt: skip
-SLEEP = (
-    "{python}",
-    "-c",
-    "import time; print('step 1', flush=True); open('began', 'a').write('x'); time.sleep(3); print('trained')",
+SLEEPS = (
+    "import time; print('step 1', flush=True); open('began', 'a').write('x'); time.sleep(3); print('trained')"
 )
+SLEEP = ("{python}", "-c", SLEEPS)
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """A person's environment, without a Prefect server."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "PRELAUNCH_"))}
-    return {
-        **kept,
-        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
-        "PYTHONPATH": str(ROOT),
-        "PREFECT_HOME": str(folder / "home"),
-        "FAKE_NODE": "healthy",
-        **more,
-    }
+    own = {"PYTHONPATH": str(ROOT), "PREFECT_HOME": str(folder / "home"), "FAKE_NODE": "healthy"}
+    return {**kept, "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"], **own, **more}
 
 
 def told(server: EmbeddedServer) -> dict[str, str]:
@@ -84,12 +77,6 @@ def finish(command: subprocess.Popen[str]) -> tuple[int, Any, str]:
     document = json.loads(stdout)
     jsonschema.Draft202012Validator(json.loads(RESULT_PATH.read_text())).validate(document)
     return command.returncode, document, stderr
-
-
-def rejected(run: Run, path: Path) -> tuple[int, Any, str]:
-    """The same of a gate in this process."""
-    ended = run("gate", path, "--format", "json")
-    return ended.code, ended.document, ended.err
 
 
 def gate(path: Path, *words: str, **more: str) -> tuple[int, Any, str]:
@@ -152,20 +139,18 @@ def test_gate_command_rejects_bad_input_before_the_start(
 
 def test_an_unwritable_store_is_rejected(tmp_path: Path, run: Run) -> None:
     """A file stands where the folder should be."""
-    path = write_gate(tmp_path)
     (tmp_path / "store").write_text("")
 
-    ended = run("gate", path, "--format", "json")
+    ended = run("gate", write_gate(tmp_path), "--format", "json")
 
-    assert ended.code == 2
-    assert "cannot be written" in ended.err
+    assert ended.code == 2 and "cannot be written" in ended.err
 
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """A gate whose store lies on a read-only file system."""
-    if os.geteuid():
-        pytest.skip("needs root to mount")
+    if why := lacks_rights():
+        pytest.skip(why)
     path = write_gate(tmp_path / "gate")
     store = path.parent / "store"
     store.mkdir()
@@ -179,8 +164,7 @@ def test_a_read_only_store_is_rejected(read_only: Path, run: Run) -> None:
     """Root ignores modes, but not this."""
     ended = run("gate", read_only, "--format", "json")
 
-    assert ended.code == 2
-    assert "cannot be written" in ended.err
+    assert ended.code == 2 and "cannot be written" in ended.err
     assert "server" not in ended.err, "none was to be started"
 
 
@@ -193,16 +177,16 @@ def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_f
     until(lambda: runs(tmp_path / "store") == 2, first)
     lease = tmp_path / "store" / "leases" / "test.json"
 
-    code, said, stderr = rejected(run, path)
+    code, out, stderr = run("gate", path, "--format", "json")
+    said = json.loads(out)["error"]
     holder = json.loads(lease.read_bytes())["gate_id"]
     alive = first.poll() is None and len(processes_below(tmp_path)) > 2
     first.send_signal(signal.SIGINT)
     ended, document, _ = finish(first)
 
     assert (2, True) == (code, alive)
-    assert holder == document["gate_id"] and holder in said["error"]["message"]
-    assert "busy" == said["error"]["kind"]
-    assert str(first.pid) in said["error"]["message"]
+    assert holder == document["gate_id"] and holder in said["message"]
+    assert "busy" == said["kind"] and str(first.pid) in said["message"]
     assert not served(tmp_path) and "checks:" not in stderr
     assert (130, KEYS, None) == (ended, set(document), document["decision"])
     page = (tmp_path / "page.md").read_text()
@@ -270,30 +254,27 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
 
-def test_a_gate_with_an_example_is_rejected_before_anything_starts(tmp_path: Path, capsys: Captured) -> None:
+def test_a_gate_with_an_example_is_rejected_before_anything_starts(tmp_path: Path, run: Run) -> None:
     """Exit code 2 with file, key, line, the remedy and the other places; nothing was written, and every file says it."""
-    code = main(["gate", str(SAGEMAKER), "--format", "json", "--summary", "summary.md"])
-    out, err = capsys.readouterr()
+    code, out, err = run("gate", SAGEMAKER, "--format", "json", "--summary", "summary.md")
     error = json.loads(out)["error"]
 
     assert (2, "cluster.options.image", 21) == (code, error["path"], error["line"])
-    assert (
-        "line 21: cluster.options.image: 123456789012 is an example, and has to be replaced. Write your own"
-        in err
-    )
+    message = "cluster.options.image: 123456789012 is an example, and has to be replaced. Write your own"
+    assert f"line 21: {message}" in err
     assert "The same holds for cluster.options.role_arn (line 22)" in error["message"]
     assert "REJECTED" in (tmp_path / "summary.md").read_text()
     assert not (tmp_path / ".prelaunch").exists()
 
 
-def test_plan_ends_as_the_gate_would(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_ends_as_the_gate_would(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 2, said above the tables; offline it only shows what the file asks for."""
     monkeypatch.setattr("flows.cli.plan.preflight", lambda launcher, plans: ())
-    code, out = main(["plan", str(SAGEMAKER)]), capsys.readouterr().out
+    code, out, _ = run("plan", SAGEMAKER)
 
     assert 2 == code
     assert "This gate would not start: cluster.options.image (line 21): 123456789012 is an example" in out
-    assert 0 == main(["plan", str(SAGEMAKER), "--offline"])
+    assert 0 == run("plan", SAGEMAKER, "--offline").code
 
 
 def kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -56,9 +56,8 @@ def test_a_healthy_machine_gets_its_go_in_containers_and_trains_there(
 def test_two_containers_on_a_network_of_their_own_are_passed_and_refused(tmp_path: Path) -> None:
     """Podman joins the namespaces that the launcher made, or that somebody prepared and cut."""
     with engine(ContainerEngine.PODMAN) as made:
-        whole = gate(
-            written(tmp_path, made, 'network = "namespaces"\n'), made, "--set", "cluster.declared.nodes=2"
-        )
+        file = written(tmp_path, made, 'network = "namespaces"\n')
+        whole = gate(file, made, "--set", "cluster.declared.nodes=2")
         with network(3) as name:
             cut(name, 2)
             file = written(tmp_path, made, f'network = "namespaces"\nprepared = "{name}"\n')

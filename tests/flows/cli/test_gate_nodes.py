@@ -18,7 +18,7 @@ def test_nodes_of_this_machine_without_torch_are_told_before_a_server_starts(
 ) -> None:
     """By the very command that installs it; the cluster is not locked, and nothing waits for a server."""
     python = tmp_path / "bare-python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     python.chmod(0o755)
     path = write_gate(tmp_path)
     text = re.sub(r"(?m)^python = .*", f'python = "{python}"', path.read_text())

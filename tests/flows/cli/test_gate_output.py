@@ -57,6 +57,16 @@ def typed_words(**more: object) -> argparse.Namespace:
     return argparse.Namespace(**{**nothing, "format": "json", "timeout_minutes": 0.5, **more})
 
 
+CAUSE = "KeyError: 'x'"
+
+
+def failed_training(detail: str = "logs: /x") -> GateOutcome:
+    """A gate that let its training start, which then failed."""
+    judged = JudgedReport(healthy(), verdict_of(healthy()))
+    training = Training("g-1-train-1", JobState.FAILED, detail, CAUSE)
+    return GateOutcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, judged, training, CAUSE)
+
+
 LEFT = "job g-1-check-1 could not be ended; its own time limit will end it: slurmctld does not answer"
 
 
@@ -98,8 +108,7 @@ def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
         return real(name, *given)
 
     monkeypatch.setattr(builtins, "__import__", noted)
-    arguments = typed_words()
-    interrupted(arguments, "g-1", TIME_IS_UP, context, LiveProgress(None))
+    interrupted(typed_words(), "g-1", TIME_IS_UP, context, LiveProgress(None))
 
     assert threads["tasks.page"] is threading.current_thread()
 
@@ -118,9 +127,8 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
         notify = f'[notify]\norder = ["slack"]\nowner = ["slack"]\n[notify.slack]\nchannel = "#gates"\napi_url = "{slack.url}"\n'
         path.write_text(f"{path.read_text()}\n{notify}")
         context = open_gate_context(GateRequest(gate_file=str(path)))
-        notifier_for("slack", context.gate.notify, means_of(context.store)).show(
-            Status("g-1", "test", "test", "stopped", STOPPED, 0, 0, 42.0)
-        )
+        status = Status("g-1", "test", "test", "stopped", STOPPED, 0, 0, 42.0)
+        notifier_for("slack", context.gate.notify, means_of(context.store)).show(status)
         owner = this_process()
         held = Lease(
             1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", {}, "/nonexistent"),
@@ -128,18 +136,16 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
         )  # fmt: skip
         context.store.put(lease_key("test"), dump_plain(held))
         shown = LiveProgress(None)
-        judged = JudgedReport(healthy(), verdict_of(healthy()))
         training = Training("g-1-train-1", JobState.CANCELLED)
-        shown.outcome = GateOutcome("g-1", Ending.CANCELLED, Decision.LAUNCHED, judged, training, "")
+        ended = replace(failed_training(), ending=Ending.CANCELLED, training=training, reason="")
+        shown.outcome = ended
         context.store.put(report_key("g-1"), b"{}")
-        arguments = typed_words()
-        interrupted(arguments, "g-1", signal.SIGTERM, context, shown)
+        interrupted(typed_words(), "g-1", signal.SIGTERM, context, shown)
         said = json.loads(capsys.readouterr().out)["first_line"]
         message = slack.only()
 
-    assert said.endswith(
-        "cancelled by SIGTERM after the verdict GO; the training that it had started was ended"
-    )
+    line = "cancelled by SIGTERM after the verdict GO; the training that it had started was ended"
+    assert said.endswith(line)
     assert (context.store.get(outcome_key("g-1")) is None) is taken
     assert (message.text == said) is not taken
     assert (message.text == "stopped test, 42 s") is taken
@@ -154,16 +160,15 @@ def test_gate_output_gives_the_cause_of_a_failed_training_once(
     capsys: Captured, ending: Ending, state: JobState
 ) -> None:
     """In the first line; below it what else is known, and what to do."""
-    judged = JudgedReport(healthy(), verdict_of(healthy()))
     failed = ending is Ending.JOB_FAILED
-    training = Training("g-1-train-1", state, "logs: /x", "KeyError: 'x'" if failed else "")
-    outcome = GateOutcome("g-1", ending, Decision.LAUNCHED, judged, training, training.cause or "GO")
+    training = Training("g-1-train-1", state, "logs: /x", CAUSE if failed else "")
+    outcome = replace(failed_training(), ending=ending, training=training, reason=training.cause or "GO")
     show(typed_words(format="text"), "test", outcome)
 
     out, err = capsys.readouterr()
-    assert (f"TRAINING FAILED test: {training.cause}\n" in out) is failed
+    assert (f"TRAINING FAILED test: {CAUSE}\n" in out) is failed
     assert "Decision: launched\n" in out
-    assert (out.count("KeyError: 'x'"), err) == (int(failed), "")
+    assert (out.count(CAUSE), err) == (int(failed), "")
     assert 1 == out.count("logs: /x") and f"Training: g-1-train-1 {state.value} (logs: /x)" in out
     assert ("This condemns no node. Read the training's log" in out) is failed
 
@@ -173,9 +178,8 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: Captured
     path = write_gate(tmp_path, fake=False)
     context = open_gate_context(GateRequest(gate_file=str(path)))
     line = path.read_text().splitlines().index("[training]") + 2
-    outcome = GateOutcome(
-        "", Ending.REJECTED, None, None, None, "training script: it is not there", key="training.command"
-    )
+    why = "training script: it is not there"
+    outcome = GateOutcome("", Ending.REJECTED, None, None, None, why, key="training.command")
     arguments = typed_words(file=str(path), junit=tmp_path / "j.xml", summary=tmp_path / "s.md")
 
     assert 2 == _show(arguments, context, outcome)
@@ -196,12 +200,9 @@ def test_gate_writes_its_first_remedy_as_one_inert_line_to_stderr(capsys: Captur
     write_remedy(hostile, NO_CONTEXT)
     first, second, *more = capsys.readouterr().err.splitlines()
 
-    assert (
-        first.startswith("prelaunch: do: Do not train on")
-        and second.startswith("prelaunch: do: a")
-        and [] == more
-    )
-    assert "\x1b" not in second
+    assert first.startswith("prelaunch: do: Do not train on")
+    assert second.startswith("prelaunch: do: a") and "\x1b" not in second
+    assert [] == more
 
 
 @pytest.mark.parametrize(
@@ -236,16 +237,13 @@ def test_a_training_that_failed_leads_to_the_file_with_its_logs(
 ) -> None:
     """If one was asked for: in the summary and in the annotation, because the paths of a runner are gone with it."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    judged = JudgedReport(healthy(), verdict_of(healthy()))
-    training = Training("g-1-train-1", JobState.FAILED, "logs: /x", "KeyError: 'x'")
-    outcome = GateOutcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, judged, training, training.cause)
     logs, summary = tmp_path / "logs.txt" if asked else None, tmp_path / "s.md"
-    show(typed_words(summary=summary, logs=logs), "test", outcome)
+    show(typed_words(summary=summary, logs=logs), "test", failed_training())
 
     said = "The ends of its logs are in logs.txt, beside the summary."
     err = capsys.readouterr().err
     assert (said in summary.read_text()) is (f"%0A{said}" in err) is asked
-    assert 1 == err.count("KeyError: 'x'")
+    assert 1 == err.count(CAUSE)
 
 
 def test_a_store_without_space_for_a_server_is_rejected(tmp_path: Path, capsys: Captured) -> None:
@@ -305,10 +303,7 @@ def test_a_gate_of_the_command_line_opens_each_of_its_files_once(
     written = capsys.readouterr()
     assert 0 == code, written.err
     assert "go" == json.loads(written.out)["verdict"]["answer"]
-    assert {"gate.toml": 1, "policy.toml": 1, "topology.conf": 1} == {
-        file.name: count for file, count in seen.items() if file.parent == tmp_path and file.suffix
-    }
-    facts = {
-        file.name: count for file, count in seen.items() if file.parent == FACTS and file.suffix == ".json"
-    }
-    assert dict.fromkeys(sorted(path.name for path in FACTS.glob("*.json")), 1) == dict(sorted(facts.items()))
+    own = {file.name: count for file, count in seen.items() if file.parent == tmp_path and file.suffix}
+    assert {"gate.toml": 1, "policy.toml": 1, "topology.conf": 1} == own
+    facts = {file: count for file, count in seen.items() if file.parent == FACTS and file.suffix == ".json"}
+    assert dict.fromkeys(FACTS.glob("*.json"), 1) == facts

@@ -14,14 +14,18 @@ from tasks.reports.schema import GATE_PATH
 from tests.flows.cli.conftest import Run
 
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(GATE_PATH.read_text()))
+H200 = "gpu=H200,gpus=8,gpu_memory_mib=143771"
+SEVERAL_GPUS = ("p5.48xlarge", "g6e.48xlarge")
 WISHES = [
     ("local", "cpu", 1, "log"),
     ("slurm", "cpu", 2, "slack"),
     ("slurm", "p5.48xlarge", 16, "slack,pagerduty,apprise"),
+    ("slurm", "g6e.48xlarge", 2, "log"),
     ("slurm", "trn1.32xlarge", 2, "apprise"),
     ("kubernetes", "p5.48xlarge", 2, "log"),
     ("sagemaker", "g5.xlarge", 3, "pagerduty"),
     ("sagemaker", "p4d.24xlarge", 1, "log"),
+    ("sagemaker", "p5.48xlarge", 2, "log"),
     ("sagemaker", "trn1.32xlarge", 2, "log,slack"),
 ]
 
@@ -51,10 +55,9 @@ def test_copies_of_examples_go_before_the_installation(run: Run, tmp_path: Path,
     assert 0 == code, err
     made, here = tomllib.loads((tmp_path / place).read_text()), (tmp_path / place).parent
 
-    for word, name in (
-        (made["policy"]["file"], "policies/nvidia.toml"),
-        (made["cluster"]["options"]["pod_template_file"], "kubernetes/pods/eks-p5.yaml"),
-    ):
+    pods = made["cluster"]["options"]["pod_template_file"]
+    words = {made["policy"]["file"]: "policies/nvidia.toml", pods: "kubernetes/pods/eks-p5.yaml"}
+    for word, name in words.items():
         assert not Path(word).is_absolute(), word
         assert (here / word).resolve() == (tmp_path / "deployments" / name).resolve()
 
@@ -70,11 +73,11 @@ def test_plan_accepts_what_was_written(
     declared = made["cluster"]["declared"]
 
     assert (0, "mine.toml\n") == (code, out), err
-    assert (kind, nodes, engine) == (
-        declared["instance_type"],
-        declared["nodes"],
-        made["cluster"]["launcher"],
-    )
+    assert (kind, nodes) == (declared["instance_type"], declared["nodes"])
+    assert engine == made["cluster"]["launcher"]
+    if kind in SEVERAL_GPUS:  # it needs no quota of warm pools, and torchrun starts it
+        assert "in_job" == made["cluster"]["options"]["placement"]
+        assert "torchrun" == made["training"]["distributed"]
     assert notify.split(",") == made["notify"]["order"]
     assert text.startswith(f"#:schema {GATE_PATH.as_uri()}\n") and text.count("#") > 6
     assert [] == [error.message for error in VALIDATOR.iter_errors(made)]
@@ -86,9 +89,8 @@ def test_init_lists_the_placeholder_keys(run: Run) -> None:
     _, out, _ = run("init", "a.toml", *options("slurm", "p5.48xlarge", 2, "slack"), "--format", "json")
     _, local, _ = run("init", "b.toml", *options("local", "cpu", 2), "--format", "json")
 
-    assert {"cluster.options.partition", "cluster.options.folder", "notify.slack.channel"} <= set(
-        json.loads(out)["to_replace"]
-    )
+    keys = {"cluster.options.partition", "cluster.options.folder", "notify.slack.channel"}
+    assert keys <= set(json.loads(out)["to_replace"])
     assert ["training.command"] == json.loads(local)["to_replace"]
 
 
@@ -140,24 +142,6 @@ def test_a_file_that_names_the_installation_says_so(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("engine", "kind"),
-    [("sagemaker", "p5.48xlarge"), ("slurm", "g6e.48xlarge"), ("kubernetes", "p5.48xlarge")],
-)
-def test_machines_with_several_gpus_begin_with_a_training_in_the_job_that_checks(
-    run: Run, tmp_path: Path, engine: str, kind: str
-) -> None:
-    """It needs no quota of warm pools, and torchrun starts it."""
-    assert 0 == run("init", "mine.toml", *options(engine, kind, 2))[0]
-
-    made = tomllib.loads((tmp_path / "mine.toml").read_text())
-    assert ("in_job", "torchrun") == (
-        made["cluster"]["options"]["placement"],
-        made["training"]["distributed"],
-    )
-    assert kind == made["cluster"]["declared"]["instance_type"]
-
-
-@pytest.mark.parametrize(
     ("engine", "gpu", "gpus", "memory", "network"),
     [
         ("slurm", "H200", 8, 143771, 3200),
@@ -175,12 +159,8 @@ def test_a_machine_of_ones_own_is_written_with_its_table(
     assert 0 == code, err
     made = tomllib.loads((tmp_path / "mine.toml").read_text())["cluster"]
     assert {"gpu": gpu, "gpu_memory_mib": memory, "network_gbit_s": network} == made["machine"]
-    declared = made["declared"]
-    assert ("ours-1", gpus, gpus) == (
-        declared["instance_type"],
-        declared["gpus_per_node"],
-        declared["ranks_per_node"],
-    )
+    declared = {"instance_type": "ours-1", "gpus_per_node": gpus, "ranks_per_node": gpus}
+    assert declared.items() <= made["declared"].items()
     assert 0 == run("plan", "mine.toml", "--offline")[0]
 
 
@@ -190,11 +170,7 @@ def test_a_machine_of_ones_own_is_written_with_its_table(
         ("ours", "", "'' is none of"),
         ("ours", "gpu=H2000", "'H2000' is none of"),
         ("ours", "gpu=H200", "--machine gpus: '' is not a number"),
-        (
-            "ours",
-            "gpu=H200,gpus=8,gpu_memory_mib=143771,network_gbit_s=fast",
-            "network_gbit_s: 'fast' is not a number",
-        ),
+        ("ours", f"{H200},network_gbit_s=fast", "network_gbit_s: 'fast' is not a number"),
         ("ours", "gpu=H200,memory=8", "'memory' is none of"),
         ("p5.48xlarge", "gpu=H200", "is a known type"),
         ("Our Machine", "gpu=H200", "no name of lower case letters"),

@@ -14,21 +14,20 @@ from checks.judge.verdict import EXIT_CODES
 from checks.model import ANSWER_WORDS, Answer, Report
 from checks.policy import OnWarn
 from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training, outcome_summary
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
+from tasks.gate.question import AnswerChannel, ApprovalAction
 from tasks.launchers.base import JobState, PreflightCheck, PreflightResult
 from tasks.store.folder import FolderStore
 from tests.flows.cli.conftest import Ended, Run
 from tests.flows.cli.test_judge import BAD
 from tests.sample_reports import POLICY, healthy, verdict_of
 from tests.tasks.kept_gates import gate_id, keep
+from tests.tasks.sessions import answer
 
 WHY = "node-1, rank 3: RuntimeError: my loss exploded"
 FAILED = GateOutcome(
     gate_id(0), Ending.JOB_FAILED, Decision.LAUNCHED, None, Training("t-1", JobState.FAILED, "exit 1", WHY), WHY
 )  # fmt: skip
-NO = ApprovalAnswer(
-    1, gate_id(0), "k", ApprovalAction.BLOCK, "ana", AnswerChannel.PREFECT, True, "not tonight", 1.0
-)
+NO = replace(answer(ApprovalAction.BLOCK, AnswerChannel.PREFECT, reason="not tonight"), gate_id=gate_id(0))
 HOSTILE = "<script>alert(1)</script>\x1b[31m [x](http://evil) " + "A" * 10_000
 
 
@@ -58,7 +57,8 @@ def test_a_training_that_failed_stands_at_the_head(run: Run, tmp_path: Path) -> 
 
     assert f"TRAINING FAILED sample: {WHY}" == text.out.splitlines()[0] and 0 == text.code
     assert "This condemns no node." in text.out and "Before that, the checks: PASS" in text.out
-    assert "TRAINING FAILED sample" in markdown.splitlines()[0] and 'type="training"' in junit
+    assert "TRAINING FAILED sample" in markdown.splitlines()[0]
+    assert 'failures="1"' in junit and f'type="training" message="{WHY}"' in junit
     assert '<header class="answer fail">' in head and f">TRAINING FAILED sample: {WHY}</h1>" in head
 
 
@@ -105,9 +105,8 @@ def test_a_page_by_another_policy_says_the_end_beside_the_gates_own_answer(run: 
     """Its headline is the new answer."""
     policy = tmp_path / "other.json"
     policy.write_bytes(dump_plain(replace(POLICY, name="other")))
-    lines = run(
-        "judge", "--kept", folder_of(tmp_path, healthy(), FAILED), "--policy", policy, "--format", "text"
-    ).out.splitlines()
+    folder = folder_of(tmp_path, healthy(), FAILED)
+    lines = run("judge", "--kept", folder, "--policy", policy, "--format", "text").out.splitlines()
 
     assert lines[0].startswith("GO sample") and f"The gate itself ended as TRAINING FAILED: {WHY}" in lines[1]
 
@@ -148,9 +147,8 @@ def test_a_damaged_or_foreign_end_is_not_believed(
     run("judge", "--kept", folder, "--html", page)
     head = page.read_text().partition("<main>")[0]
 
-    assert f"How the gate ended is not known: outcome.json beside the report {said}" in head.replace(
-        "\n", " "
-    )
+    sentence = f"How the gate ended is not known: outcome.json beside the report {said}"
+    assert sentence in head.replace("\n", " ")
     assert "TRAINING FAILED" not in head and "<script>alert" not in page.read_text()
 
 
@@ -181,10 +179,8 @@ def test_a_page_of_a_kept_verdict_says_how_old_its_measurement_was(run: Run, tmp
     for record in (tmp_path / "store" / "records").glob("*.json"):
         record.unlink()
 
-    assert (
-        said in with_record
-        and "before this verdict" not in run("judge", "--kept", folder, "--format", "text").out
-    )
+    assert said in with_record
+    assert "before this verdict" not in run("judge", "--kept", folder, "--format", "text").out
 
 
 @pytest.fixture
@@ -244,13 +240,12 @@ def test_a_page_of_a_kept_gate_has_the_gates_own_verdict(run: Run, refused: Path
     (refused / "verdict.json").write_text(json.dumps({**kept, "answer": "cannot_tell"}))
 
     text = run("judge", "--kept", refused, "--format", "text")
-    again = run("judge", refused)
+    first, second, *_ = text.out.splitlines()
+    again = run("judge", refused).out.splitlines()[1]
 
-    assert text.out.splitlines()[0].startswith("CANNOT TELL sample: ") and 3 == text.code
-    assert text.out.splitlines()[1].startswith("This is the gate's own verdict, as it was kept")
-    assert again.out.splitlines()[1].startswith(
-        "The gate itself decided CANNOT TELL, by a policy that is not here."
-    )
+    assert first.startswith("CANNOT TELL sample: ") and 3 == text.code
+    assert second.startswith("This is the gate's own verdict, as it was kept")
+    assert again.startswith("The gate itself decided CANNOT TELL, by a policy that is not here.")
 
 
 def test_a_verdict_is_no_report_and_the_report_beside_it_is_named(

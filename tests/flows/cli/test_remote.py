@@ -13,22 +13,13 @@ from checks.exit_codes import Exit
 from flows.cli import gate_output
 from flows.cli.prefect_server import fault_text
 from flows.cli.watch import no_verdict, show
-from tasks.gate.outcome import (
-    Decision,
-    Ending,
-    GateOutcome,
-    JudgedReport,
-    Training,
-    outcome_json,
-    unjudged_json,
-)
-from tasks.launchers.base import JobState
+from tasks.gate.outcome import outcome_json, unjudged_json
 from tasks.orchestration.follow import FollowedRun
 from tasks.orchestration.status import RunStatus
 from tasks.store.folder import FolderStore
 from tasks.store.layout import log_key, logs_folder
 from tests.flows.cli.conftest import Captured
-from tests.flows.cli.test_gate_output import typed_words
+from tests.flows.cli.test_gate_output import failed_training, typed_words
 from tests.sample_reports import healthy, verdict_of
 
 CANNOT_START = "Flow run could not start: Permission denied: '/opt/prelaunch/.venv/bin/python'"
@@ -95,20 +86,9 @@ def test_a_server_that_is_down_is_told_once_in_the_same_sentence_by_every_comman
 
 def failed_run(store: FolderStore) -> FollowedRun:
     """A run whose training failed, and what its gate kept."""
-    judged = JudgedReport(healthy(), verdict_of(healthy()))
-    training = Training("g-1-train-1", JobState.FAILED, "node-1 exited 1", "KeyError: 'x'")
-    outcome = GateOutcome(
-        "g-1",
-        Ending.JOB_FAILED,
-        Decision.LAUNCHED,
-        judged,
-        training,
-        "KeyError: 'x'",
-        None,
-        "/kept/report.html",
-    )
-    document = outcome_json(outcome, "test")
-    said = RunStatus("g-1", "test", "c", str(store.root), 4, document, judged.verdict, (), 0)
+    outcome = replace(failed_training("node-1 exited 1"), html="/kept/report.html")
+    document, verdict = outcome_json(outcome, "test"), verdict_of(healthy())
+    said = RunStatus("g-1", "test", "c", str(store.root), 4, document, verdict, (), 0)
     return FollowedRun("id", "Failed", "", True, said, "")
 
 
@@ -129,9 +109,8 @@ def test_a_training_that_failed_elsewhere_leads_to_its_logs_and_report(
     assert (1, True) == (out.count(note), note in err)
     if form == "text":
         place = store.location(logs_folder("g-1", "g-1-train-1"))
-        assert out.splitlines()[-2:] == [
-            f"Training: g-1-train-1 failed (logs: {place})", "Report:   /kept/report.html"
-        ]  # fmt: skip
+        training = f"Training: g-1-train-1 failed (logs: {place})"
+        assert out.splitlines()[-2:] == [training, "Report:   /kept/report.html"]
 
 
 def test_no_file_of_logs_is_named_that_was_not_made(tmp_path: Path, capsys: Captured) -> None:

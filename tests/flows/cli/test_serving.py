@@ -44,12 +44,9 @@ def started(
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)]
 )
+@pytest.mark.usefixtures("prefect_backend")
 def test_slack_command_serves_until_a_signal_ends_it(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    prefect_backend: EmbeddedServer,
-    number: signal.Signals,
-    code: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
 ) -> None:
     """It ends, says nothing on stdout, and no secret on stderr."""
     said = tmp_path / "stderr.txt"
@@ -72,9 +69,8 @@ def test_slack_command_serves_until_a_signal_ends_it(
         assert not [word for word in (world.slack.token, world.slack.app_token, "ticket=") if word in err]
 
 
-def test_slack_that_cannot_be_reached_is_5(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer, run: Run
-) -> None:
+@pytest.mark.usefixtures("prefect_backend")
+def test_slack_that_cannot_be_reached_is_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """Nothing was decided, and a supervisor may try again."""
     monkeypatch.setattr("tasks.slackbot.process.log_to_stderr", lambda: None)
     for key, value in SETTINGS.items():
@@ -173,32 +169,28 @@ def test_the_deployments_are_told_with_their_pages(world: World, tmp_path: Path)
     assert "prelaunch" in held["tags"]
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_serve_cancels_running_gates_with_their_jobs(
     world: World, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     """A terminal's Ctrl-C reaches the flow as well; either way no node and no lease is left, and the run is not Running."""
     write_cluster(tmp_path, "laptop", "hang")
-    with serving(world, tmp_path) as (process, log):
+    (
+        tmp_path / "runner_storage"
+    ).touch()  # Prefect's folder, as unusable as that of another user who served before
+    with serving(world, tmp_path, TMPDIR=str(tmp_path)) as (process, log):
         run = world.start(deployment_of(log, "gate"), {"request": {"gate_file": "laptop"}})
-        until_logged(
-            lambda: list(tmp_path.glob("laptop/store/**/nodes/*/runs")), 40, log, "its nodes run", 0.2
-        )
+        nodes = "laptop/store/**/nodes/*/runs"
+        until_logged(lambda: list(tmp_path.glob(nodes)), 40, log, "its nodes run", 0.2)
         if number is signal.SIGINT:
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
 
         assert code == process.wait(60), log.read_text()
-    assert 1 == log.read_text().count("prelaunch: stopped serving. What still ran was cancelled"), (
-        log.read_text()
-    )
+    text = log.read_text()
+    assert 1 == text.count("prelaunch: stopped serving. What still ran was cancelled"), text
     assert world.run(run)["state_type"] in (("CANCELLED",) if code == 143 else ("CANCELLED", "CRASHED"))
     assert [] == processes_below(tmp_path / "laptop")
     assert [] == list(tmp_path.glob("laptop/store/leases/*.json"))

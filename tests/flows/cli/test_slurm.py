@@ -10,7 +10,7 @@ from flows.cli import slurm
 from flows.cli.main import main
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.cluster_checks import ClusterCheck, SlurmOutcome
-from tests.flows.cli.conftest import Captured
+from tests.flows.cli.conftest import Captured, Run
 
 WORKS = ClusterCheck("srun", SlurmOutcome.WORKS, "n0, n1 answered")
 MISSING = ClusterCheck("enroot", SlurmOutcome.MISSING, "it is not on the PATH of n1")
@@ -22,18 +22,16 @@ FAILS = ClusterCheck("pyxis", SlurmOutcome.FAILS, "it did not start on n1")
     ("made", "code"), [((WORKS,), 0), ((WORKS, MISSING), 3), ((WORKS, UNSEEN), 3), ((MISSING, FAILS), 1)]
 )
 def test_the_worst_is_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured, made: tuple[ClusterCheck, ...], code: int
+    monkeypatch: pytest.MonkeyPatch, run: Run, made: tuple[ClusterCheck, ...], code: int
 ) -> None:
     """1 if one fails; 3 if one could not run, because it is not installed or nothing was free."""
     monkeypatch.setattr(slurm, "run_checks", lambda *asked: iter(made))
-    codes = main(["site", "slurm"]), main(["site", "slurm", "--format", "json"])
-    lines = capsys.readouterr().out
-    shown = [line.text for line in made]
+    text, document = run("site", "slurm"), run("site", "slurm", "--format", "json")
+    outcomes = [row["outcome"] for row in json.loads(document.out)["checks"]]
 
-    assert codes == (code, code)
-    assert lines.splitlines()[: len(made)] == shown
-    document = json.loads("".join(lines.splitlines(keepends=True)[len(made) :]))
-    assert [row["outcome"] for row in document["checks"]] == [line.outcome.value for line in made]
+    assert (text.code, document.code) == (code, code)
+    assert text.out.splitlines() == [line.text for line in made]
+    assert outcomes == [line.outcome.value for line in made]
 
 
 def test_a_machine_without_slurm_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checks.documents.report import dump_plain
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.store.folder import FolderStore
 from tasks.store.layout import nodes_key, outcome_key, report_key, verdict_key
 from tests.flows.cli.conftest import Run
@@ -18,6 +18,7 @@ from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 from tests.tasks.reports.test_replay import looser, stricter
+from tests.tasks.sessions import answer
 
 
 @pytest.fixture
@@ -50,9 +51,8 @@ def test_list_shows_each_verdict_in_a_line(run: Run, store: FolderStore) -> None
     lines = out.splitlines()
 
     assert (0, 5, "3 verdicts") == (code, len(lines), lines[-1]), err
-    assert lines[2].startswith(
-        f"2025-11-22T08:00:00Z  {gate_id(1)}  c        2      NO-GO (FAIL)  not known  FAIL node-1"
-    )
+    row = f"2025-11-22T08:00:00Z  {gate_id(1)}  c        2      NO-GO (FAIL)  not known  FAIL node-1"
+    assert lines[2].startswith(row)
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,11 @@ def outcome(decision: str, answer: object = None) -> bytes:
     return dump_plain({"decision": decision, "approval": answer, "reason": "x"})
 
 
-def answer_of(who: str, via: AnswerChannel, verified: bool) -> ApprovalAnswer:
-    """A person's answer that launches."""
-    return ApprovalAnswer(1, gate_id(1), "k", ApprovalAction.LAUNCH, who, via, verified, "a demo", 1.0, True)
-
-
 def test_list_shows_what_was_decided_and_by_whom(run: Run, store: FolderStore) -> None:
     """By the policy or by a person; "not known" for a gate that has not ended, or whose outcome cannot be read, which is explained."""
     store.put(outcome_key(gate_id(0)), outcome("launched"))
-    store.put(
-        outcome_key(gate_id(1)), outcome("overridden", answer_of("U0456EFGH", AnswerChannel.SLACK, True))
-    )
+    given = replace(answer(override=True), who="U0456EFGH", gate_id=gate_id(1))
+    store.put(outcome_key(gate_id(1)), outcome("overridden", given))
     store.put(outcome_key(gate_id(2)), b"{")
     _, text, err = run("fleet", "store", "list", store.root)
     _, out, _ = run("fleet", "store", "list", store.root, "--format", "json")
@@ -102,9 +96,8 @@ def test_list_shows_what_was_decided_and_by_whom(run: Run, store: FolderStore) -
     assert re.search(r"GO \(PASS\) +not known +-$", text, re.MULTILINE)
     assert '"not known" in the column "decided": the gate still runs, or was ended before' in err
     assert "overridden, by U0456EFGH (Slack)  FAIL" in text
-    assert [("launched", "policy"), ("overridden", "U0456EFGH (Slack)"), (None, None)] == [
-        (row["decision"], row["decided_by"]) for row in rows
-    ]
+    decided = [(row["decision"], row["decided_by"]) for row in rows]
+    assert [("launched", "policy"), ("overridden", "U0456EFGH (Slack)"), (None, None)] == decided
 
 
 @pytest.mark.parametrize("form", ["folder", "gate file"])
@@ -160,9 +153,8 @@ def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tup
 
 def test_the_history_is_folded_anew(run: Run, store: FolderStore) -> None:
     """Where it lies is said."""
-    assert (0, f"{store.root}/history: 3 verdicts, 3 with the rows of their nodes\n", "") == run(
-        "fleet", "store", "index", store.root, "--rebuild"
-    )
+    ended = run("fleet", "store", "index", store.root, "--rebuild")
+    assert (0, f"{store.root}/history: 3 verdicts, 3 with the rows of their nodes\n", "") == ended
 
 
 def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:
@@ -170,17 +162,15 @@ def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -
     keep(store, 3, healthy())
     for days in ("0", "-1", "nan"):
         assert 2 == run("fleet", "store", "prune", store.root, "--older-than", days, "--delete")[0]
-    shown = run("fleet", "store", "prune", store.root, "--older-than", "0.0001", "--keep-refused")
-    before = len(store.list(""))
-    done = run("fleet", "store", "prune", store.root, "--older-than", "0.0001", "--keep-refused", "--delete")
+    words = ("fleet", "store", "prune", store.root, "--older-than", "0.0001", "--keep-refused")
+    shown, before, done = run(*words), len(store.list("")), run(*words, "--delete")
 
     assert (0, 0) == (shown[0], done[0])
     assert "1 gate would go; --delete removes them" in shown[1] and "1 gate removed" in done[1]
     assert f"stays: {gate_id(1)}: it refused" in shown[1]
     assert f"stays: {gate_id(3)}: it is the last proof of node-1" in shown[1]
-    assert before == 17 and [gate_id(1), gate_id(2), gate_id(3)] == sorted(
-        {key.split("/")[1] for key in store.list("gates")}
-    )
+    left = {key.split("/")[1] for key in store.list("gates")}
+    assert 17 == before and {gate_id(1), gate_id(2), gate_id(3)} == left
 
 
 def test_replay_under_the_same_policy_is_0(run: Run, store: FolderStore, tmp_path: Path) -> None:
@@ -203,9 +193,8 @@ def test_replay_lists_what_would_change_and_why(run: Run, store: FolderStore, tm
 
 def test_replay_as_json_has_every_key(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """What would change, with both verdicts and the changes."""
-    code, out, _ = run(
-        "fleet", "replay", store.root, "--policy", policy_file(tmp_path, looser()), "--format", "json"
-    )
+    policy = policy_file(tmp_path, looser())
+    code, out, _ = run("fleet", "replay", store.root, "--policy", policy, "--format", "json")
     found = document(out)
 
     assert (1, {"NO-GO -> GO": 1}, 2) == (code, found["moves"], found["counts"]["same"])

@@ -168,10 +168,9 @@ def link() -> Iterator[NodeCommands]:
     """A network namespace with an interface."""
     name = f"pd{uuid.uuid4().hex[:6]}"
     try:
+        pair = ("type", "veth", "peer", "name", "d1")
         subprocess.run(("ip", "netns", "add", name), check=True)
-        subprocess.run(
-            ("ip", "-n", name, "link", "add", "d0", "type", "veth", "peer", "name", "d1"), check=True
-        )
+        subprocess.run(("ip", "-n", name, "link", "add", "d0", *pair), check=True)
         subprocess.run(("ip", "-n", name, "link", "set", "d0", "up"), check=True)
         yield NodeCommands(("ip", "netns", "exec", name))
     finally:
@@ -184,18 +183,19 @@ def test_a_link_is_shaped_and_healed() -> None:
     """The default queueing discipline is there again; somebody else's is never touched."""
     with link() as there:
         drill, asked = DRILLS["shaped-link"], options(interface="d0", rate="3mbit")
-        before = output(("tc", "qdisc", "show", "dev", "d0"), there)
+        show = ("tc", "qdisc", "show", "dev", "d0")
+        before = output(show, there)
         made = fault(drill, asked, there)
         assert succeeds(made.undo, there) and succeeds(made.inject, there)
-        assert "tbf 7d11: root" in (shown := output(("tc", "qdisc", "show", "dev", "d0"), there))
+        assert "tbf 7d11: root" in (shown := output(show, there))
         assert "rate 3Mbit" in shown
         with pytest.raises(DrillRefused, match="could not restore"):
             fault(drill, asked, there)
         assert succeeds(made.undo, there) and succeeds(made.undo, there)
-        assert before == output(("tc", "qdisc", "show", "dev", "d0"), there)
+        assert before == output(show, there)
         others = ("tc", "qdisc", "add", "dev", "d0", "root", "handle", "1:", "tbf", "rate", "1mbit", *BUCKET)
         assert succeeds(others, there) and succeeds(made.undo, there)
-        assert "tbf 1:" in output(("tc", "qdisc", "show", "dev", "d0"), there)
+        assert "tbf 1:" in output(show, there)
         with pytest.raises(DrillRefused, match="default route"):
             fault(drill, options(), there)
 
@@ -241,9 +241,8 @@ def test_a_node_is_reached_by_a_prefix_by_ssh_or_not_at_all() -> None:
     assert words == commands_for("n2", "", here=True).argv(words)
     ssh = commands_for("n2", "", here=False).argv(words)
     assert ("ssh", "n2", "sh -c 'echo $1; true' x") == (ssh[0], ssh[-2], ssh[-1])
-    assert ("ip", "netns", "exec", "a b", *words) == commands_for("n2", "ip netns exec 'a b'", False).argv(
-        words
-    )
+    within = commands_for("n2", "ip netns exec 'a b'", False).argv(words)
+    assert ("ip", "netns", "exec", "a b", *words) == within
     assert "sh -c 'echo $1; true' x" == commands_for("n2", "/usr/bin/ssh -p 22 h", False).argv(words)[-1]
     with pytest.raises(ValueError, match="quotation"):
         commands_for("n2", "ip 'netns", False)
@@ -252,9 +251,8 @@ def test_a_node_is_reached_by_a_prefix_by_ssh_or_not_at_all() -> None:
 def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it started, and a program that is none is named."""
     monkeypatch.setattr(drive, "COMMAND_S", 0.2)
-    assert (False, "the command did not end within 0.2 s, or was silent") == HERE.run(
-        ("sh", "-c", "sleep 600 & wait")
-    )
+    ended = HERE.run(("sh", "-c", "sleep 600 & wait"))
+    assert (False, "the command did not end within 0.2 s, or was silent") == ended
     well, complaint = NodeCommands(("no-such-program",)).run(("true",))
     assert (well, "no-such-program" in complaint) == (False, True)
 
@@ -262,7 +260,6 @@ def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 def test_secrets_of_the_operator_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prefix such as srun hands on what it has."""
     monkeypatch.setenv("PREFECT_API_KEY", "secret")
-    assert ["HOME=/", "PATH=/bin:/usr/local/sbin:/usr/sbin:/sbin"] == sorted(
-        passed({"PATH": "/bin", "HOME": "/", "PREFECT_API_KEY": "x"})
-    )
+    handed = passed({"PATH": "/bin", "HOME": "/", "PREFECT_API_KEY": "x"})
+    assert ["HOME=/", "PATH=/bin:/usr/local/sbin:/usr/sbin:/sbin"] == sorted(handed)
     assert "PREFECT_API_KEY" not in output(("env",))

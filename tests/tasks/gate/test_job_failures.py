@@ -113,9 +113,8 @@ def test_an_image_without_the_agent_is_a_wrong_request(
     """From the log of a node, or from the engine's own words; with the remedy, and without a verdict on any machine."""
     one = session(tmp_path, FakeEngine(log=words if where == "log" else ""))
     one.context.bundle = lambda gate_id: CPU  # type: ignore[method-assign]
-    status = JobStatus(
-        JobState.FAILED, words if where == "engine" else "exit code 1", "", {"node-0": 1}, trouble
-    )
+    detail = words if where == "engine" else "exit code 1"
+    status = JobStatus(JobState.FAILED, detail, "", {"node-0": 1}, trouble)
 
     with pytest.raises(LaunchRejected, match=r"no container\.agent.*create-image\.sh"):
         merge_reports(one, JobEnd(CHECK_JOB, status))

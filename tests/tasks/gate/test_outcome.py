@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tasks.gate import outcome
@@ -81,12 +79,11 @@ def test_every_end_of_a_gate_has_an_exit_code(ending: Ending, decision: Decision
 
 
 def test_the_logs_of_the_training_come_first_and_are_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of each, in the order of the nodes, without credentials and control characters; how many are left out is said."""
     monkeypatch.setattr(outcome, "MOST_LOGS", 3)
     monkeypatch.setattr(outcome, "LOG_CHARACTERS", 1_000)
-    store = FolderStore(tmp_path)
     for node in (10, 2, 0, 4, 5):
         text = f"begin {'x' * 2_000} url=https://ada:hunter22@h \x1b[31mend of {node}\n"
         store.put(log_key("g-1", RAN.job_id, f"node-{node}"), text.encode())
@@ -96,12 +93,11 @@ def test_the_logs_of_the_training_come_first_and_are_bounded(
     assert found.startswith(f"==> {RAN.job_id}, node-0 (the last 1,000 characters) <==\nxxx")
     assert found.index("end of 0\n") < found.index("end of 2\n") < found.index("end of 4\n")
     assert "hunter22" not in found and "\x1b" not in found and "checked" not in found and "begin" not in found
-    assert found.endswith(f"2 more logs are in {tmp_path}/gates/g-1/logs/{RAN.job_id}\n")
+    assert found.endswith(f"2 more logs are in {store.root}/gates/g-1/logs/{RAN.job_id}\n")
 
 
-def test_the_logs_of_the_checks_stand_for_a_training_that_has_none(tmp_path: Path) -> None:
+def test_the_logs_of_the_checks_stand_for_a_training_that_has_none(store: FolderStore) -> None:
     """And a gate without any log has none."""
-    store = FolderStore(tmp_path)
     store.put(log_key("g-1", "g-1-check-1", "node-0"), "caf\u00e9\n".encode())
 
     assert kept_logs(store, "g-1", "") == "==> g-1-check-1, node-0 <==\ncaf\u00e9\n"

@@ -43,9 +43,8 @@ FIRST = ["answer", "decision", "first_line", "culprits"]
 def judged(report: Report) -> JudgedReport:
     """With its cost."""
     verdict = verdict_of(report)
-    return JudgedReport(
-        report, verdict, context=VerdictContext(cost=cost_of(report, verdict, CostTerms(hours=72)))
-    )
+    context = VerdictContext(cost=cost_of(report, verdict, CostTerms(hours=72)))
+    return JudgedReport(report, verdict, context=context)
 
 
 def errors(document: object) -> list[str]:
@@ -72,12 +71,9 @@ def test_every_end_of_a_gate_is_taken(ending: Ending, decision: Decision | None)
 
 def test_a_culprit_is_named_where_somebody_is_to_blame() -> None:
     """The nodes, as in events and notifications; nobody is where the gate could not tell, or all is well."""
-    named = [
-        outcome_json(GateOutcome("g-1", Ending.VERDICT, None, judged(report), None, ""), "local")["culprits"]
-        for report in REPORTS
-    ]
+    ends = (GateOutcome("g-1", Ending.VERDICT, None, judged(report), None, "") for report in REPORTS)
 
-    assert [[], ["node-1"], []] == named
+    assert [[], ["node-1"], []] == [outcome_json(end, "local")["culprits"] for end in ends]
 
 
 @pytest.mark.parametrize("kind", list(RejectionKind))
@@ -107,9 +103,8 @@ def test_a_pipeline_can_tell_a_busy_cluster_from_a_wrong_file(error: Exception, 
 )
 def test_another_document_is_refused(change: dict[str, Any]) -> None:
     """An unknown key, decision or type; and a key that is missing."""
-    good = outcome_json(
-        GateOutcome("g-1", Ending.VERDICT, Decision.PASSED, judged(REPORTS[0]), None, ""), "a"
-    )
+    passed = GateOutcome("g-1", Ending.VERDICT, Decision.PASSED, judged(REPORTS[0]), None, "")
+    good = outcome_json(passed, "a")
 
     assert errors({**good, **change})
     assert errors({key: value for key, value in good.items() if key != "decision"})

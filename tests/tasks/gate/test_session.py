@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tasks.gate import session as sessions
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import LauncherAddress, Lease, LeaseLost, OpenQuestion
-from tasks.gate.lease.owner import this_process
+from tasks.gate.lease.lease import LauncherAddress, LeaseLost, OpenQuestion
 from tasks.gate.progress import LiveProgress
 from tasks.gate.session import RunOver, Session, cancel_jobs, end_run, open_session, running_jobs, take_lease
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
 from tasks.store.base import StoreError
 from tasks.store.layout import lease_key
+from tests.tasks.gate.lease.test_lease import DEAD
 from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, listening, session
 
 ASKING = OpenQuestion("k", "d", NOW + 60, NOW + 120)
@@ -75,9 +77,7 @@ def test_machines_that_cannot_be_released_are_told_to_people(tmp_path: Path, not
         one.release_machines()
         one.notified = len(one.unreleased)
 
-    assert [("cancel", "first"), ("cancel", "second")] == [
-        call for call in engine.calls if call[0] == "cancel"
-    ]
+    assert ["first", "second"] == [job for verb, job in engine.calls if verb == "cancel"]
     assert 1 == len(notified) and "job first could not be ended" in notified[0]
     assert 2 == len(one.unreleased) and not locked(one)
     assert shown.unended == one.unreleased  # the last line of an interrupted gate says so
@@ -99,15 +99,11 @@ def test_a_store_that_does_not_answer_keeps_no_job_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str]
 ) -> None:
     """Whose the lock is is not known: machines that run for nobody are the greater harm."""
-
-    def fail(*ignored: object) -> None:
-        raise StoreError("no answer")
-
     engine = FakeEngine()
     with session(tmp_path, engine) as one:
         one.remember(TRAIN_JOB)
-        monkeypatch.setattr(leases, "renew", fail)
-        monkeypatch.setattr(leases, "release", fail)
+        for call in ("renew", "release"):
+            monkeypatch.setattr(leases, call, Mock(side_effect=StoreError("no answer")))
 
     assert [("cancel", TRAIN_JOB)] == engine.calls
 
@@ -234,11 +230,7 @@ def test_a_run_that_died_is_ended_by_the_hook(
 ) -> None:
     """The lock stays where a job may still run, and people are told."""
     one = session(tmp_path)
-    leases.bind_run(
-        one.context.store,
-        leases.HeldLease(one.renewal.lease, one.context.store.get(lease_key("c")) or b""),
-        "run",
-    )
+    bound(one)
     engine = FakeEngine(broken={TRAIN_JOB} if broken else set())
     monkeypatch.setattr(sessions, "launcher_of", lambda address: engine)
     monkeypatch.setattr(sessions, "open_gate_context", lambda request: one.context)
@@ -247,6 +239,11 @@ def test_a_run_that_died_is_ended_by_the_hook(
     end_run(SimpleNamespace(), "run")  # type: ignore[arg-type]
 
     assert (True, broken, broken) == (untouched, locked(one), bool(notified))
+
+
+def bound(one: Session) -> leases.HeldLease:
+    """Its lock, which is that of the flow run "run" from now on."""
+    return leases.bind_run(one.context.store, one.renewal._held, "run")
 
 
 def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resumed: bool = False) -> Any:
@@ -262,20 +259,19 @@ def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resu
     for name in ("require_names", "require_strict_policy", "keep_request"):
         monkeypatch.setattr(sessions, name, lambda *ignored: None)
 
-    def expire(context: object, lease: Lease, reason: str = "") -> None:
-        expired.append(lease.gate_id)
+    return lambda: open_session(request, run, resumed, on_expired=noted(expired), run_over=NEVER), expired  # type: ignore[arg-type]
 
-    return lambda: open_session(request, run, resumed, on_expired=expire, run_over=NEVER), expired  # type: ignore[arg-type]
+
+def noted(expired: list[str]) -> Any:
+    """What is called for a lock whose question is over: the gates come into this list."""
+    return lambda context, lease, reason="": expired.append(lease.gate_id)
 
 
 def parked(folder: Path, digest: str = "d") -> Session:
     """A session whose run "run" waits for an answer."""
     one = session(folder)
-    store = one.context.store
-    held = leases.bind_run(
-        store, leases.HeldLease(one.renewal.lease, store.get(lease_key("c")) or b""), "run"
-    )
-    held = leases.changed(store, held, asking=OpenQuestion("k", "v", time.time() + 60, time.time() + 120))
+    store, question = one.context.store, OpenQuestion("k", "v", time.time() + 60, time.time() + 120)
+    held = leases.changed(store, bound(one), asking=question)
     store.put(lease_key("c"), held.data.replace(b'"digest":"d"', f'"digest":"{digest}"'.encode()))
     return one
 
@@ -320,19 +316,12 @@ def test_a_new_run_takes_the_lock_and_is_found_by_its_id(
     new = back()
     found = leases.lease_of_run(one.context.store, "run")
     new.renewal.release()
-
-    def full(*ignored: object) -> None:
-        raise StoreError("full")
-
-    monkeypatch.setattr(sessions, "keep_request", full)
+    monkeypatch.setattr(sessions, "keep_request", Mock(side_effect=StoreError("full")))
     with pytest.raises(StoreError):
         back()
 
-    assert (found.lease.gate_id if found else "", False, False) == (
-        new.gate_id,
-        locked(one),
-        new.renewal.lease.adopted,
-    )
+    assert found is not None and found.lease.gate_id == new.gate_id
+    assert (False, False) == (locked(one), new.renewal.lease.adopted)
 
 
 @pytest.mark.parametrize("broken", [True, False])
@@ -345,23 +334,13 @@ def test_a_question_that_nobody_answered_is_closed_before_the_next_gate(
     opened(waits, monkeypatch)
     held = leases.lease_of_run(store, "run")
     assert held is not None
-    dead = replace(
-        held.lease,
-        owner=replace(this_process("run"), pid=2_000_000_000),
-        asking=replace(ASKING, until=1.0),
-        expires_at=1.0,
-    )
+    owner, asking = replace(DEAD, flow_run_id="run"), replace(ASKING, until=1.0)
+    dead = replace(held.lease, owner=owner, asking=asking, expires_at=1.0)
     assert leases._swap(store, held.data, dead)
     waits.context.launcher.broken |= {TRAIN_JOB} if broken else set()  # type: ignore[attr-defined]
-
-    def expire(context: object, lease: Lease, reason: str = "") -> None:
-        expired.append(lease.gate_id)
-
-    if broken:
-        with pytest.raises(LaunchError):
-            take_lease(waits.context, True, on_expired=expire, run_over=NEVER)
-    else:
-        assert "g-1" != take_lease(waits.context, True, on_expired=expire, run_over=NEVER).lease.gate_id
+    with pytest.raises(LaunchError) if broken else nullcontext():
+        taken = take_lease(waits.context, True, on_expired=noted(expired), run_over=NEVER)
+        assert "g-1" != taken.lease.gate_id
     assert (["g-1"] * (not broken), broken) == (expired, bool(notified))
 
 

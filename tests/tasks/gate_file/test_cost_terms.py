@@ -9,14 +9,13 @@ from pathlib import Path
 from checks.facts.prices import Purchase
 from checks.judge.cost.cost import Cost
 from checks.model import Cause, Declared, Finding, Level, Report
-from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_json, cost_of
-from tasks.gate_file.request import GateRequest
 from tasks.render.context import verdict_context
 from tasks.render.views.cost import cost_line, is_worth_showing
+from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, verdict_of
+from tests.tasks.gate_file.gate_files import opened
 
-ROOT = Path(__file__).resolve().parents[3]
 BROKEN = Finding(Level.FAIL, Cause.HARDWARE, "gpu.ecc", "node-1", "dram_uncorrected_volatile: GPU 1 is 3")
 P5: Report = replace(healthy(), declared=Declared("p5.48xlarge", 32, 8, 8))
 VERDICT = replace(verdict_of(healthy()), findings=(BROKEN,))
@@ -60,28 +59,18 @@ def test_without_price_or_length_there_is_no_line() -> None:
 
 def test_declared_price_precedes_the_price_list() -> None:
     """Which has a price for each way to buy."""
-    made = [
-        _cost(terms).price
-        for terms in (CostTerms(usd_per_node_hour=98.0), CostTerms(), CostTerms(purchase=Purchase.SAGEMAKER))
-    ]
+    terms = CostTerms(usd_per_node_hour=98.0), CostTerms(), CostTerms(purchase=Purchase.SAGEMAKER)
+    made = [_cost(each).price for each in terms]
 
     assert [price and price.usd_per_node_hour for price in made] == [98.0, 55.04, 63.296]
-
-
-def _setting(tmp_path: Path, training: str, cost: str) -> GateContext:
-    text = (ROOT / "deployments" / "gates" / "local.toml").read_text()
-    text = text.replace("../policies/local.toml", str(ROOT / "deployments" / "policies" / "local.toml"))
-    text = text.replace("[training]", f"[training]\n{training}") + f"\n[cost]\n{cost}\n"
-    (tmp_path / "gate.toml").write_text(text)
-    return open_gate_context(GateRequest(gate_file=str(tmp_path / "gate.toml")))
 
 
 def test_a_gate_file_says_length_interval_and_price(tmp_path: Path) -> None:
     """In hours and US dollars."""
     training = "expected_hours = 72\ncheckpoint_minutes = 30"
-    terms = _setting(tmp_path, training, "usd_per_node_hour = 40\nreplacement_hours = 2").terms
+    cost = "[cost]\nusd_per_node_hour = 40\nreplacement_hours = 2"
 
-    assert CostTerms(72, 0.5, 2, 40) == terms
+    assert CostTerms(72, 0.5, 2, 40) == opened(write_gate(tmp_path, more=f"{training}\n{cost}")).terms
 
 
 def test_pages_have_the_line_and_nothing_where_nothing_is_lost() -> None:

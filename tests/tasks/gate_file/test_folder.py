@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gate.context import open_gate_context
 from tasks.gate_file.folder import SHIPPED, folder_of, names_in, path_of, typed_path
-from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import GateRequest
 from tests.flows.gates import write_gate
+from tests.tasks.gate_file.gate_files import opened, refusal
 
 
 @pytest.fixture
@@ -80,10 +78,8 @@ def test_a_name_leads_into_the_gate_files_of_the_current_folder(
 
 def test_a_name_that_leads_nowhere_is_told_the_nearest(folder: Path) -> None:
     """With the field's name, the folder and what it has."""
-    with pytest.raises(GateFileError) as error:
-        open_gate_context(GateRequest(gate_file="p5-prd"))
+    said = str(refusal("p5-prd"))
 
-    said = str(error.value)
     assert said.startswith("gate_file: there is no gate file 'p5-prd' in ") and str(folder) in said
     assert "it has p5-prod, p5-test" in said and said.endswith("Did you mean 'p5-prod'?")
 
@@ -93,10 +89,7 @@ def test_a_name_opens_its_gate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write_gate(tmp_path)
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
 
-    assert ("test", tmp_path) == (
-        open_gate_context(GateRequest(gate_file="gate")).gate.name,
-        open_gate_context(GateRequest(gate_file="gate")).here,
-    )
+    assert ("test", tmp_path) == (opened("gate").gate.name, opened("gate").here)
 
 
 def test_a_name_that_leads_nowhere_names_every_folder_that_was_searched(
@@ -105,15 +98,13 @@ def test_a_name_that_leads_nowhere_names_every_folder_that_was_searched(
     """In a terminal the folder's own gate files come before the installation's, and so does the nearest name."""
     monkeypatch.delenv("PRELAUNCH_GATES", raising=False)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(GateFileError) as without:
-        open_gate_context(GateRequest(gate_file=typed_path("mine-prd")))
+    without = refusal(typed_path("mine-prd"))
     gates = tmp_path / "deployments" / "gates"
     gates.mkdir(parents=True)
     (gates / "mine-prod.toml").write_text('[cluster]\nname = "mine"\n')
-    with pytest.raises(GateFileError) as found:
-        open_gate_context(GateRequest(gate_file=typed_path("mine-prd")))
+    found = refusal(typed_path("mine-prd"))
 
-    assert str(tmp_path) not in str(without.value) and str(SHIPPED) in str(without.value)
-    assert f"in {gates} (it has mine-prod) or {SHIPPED}; PRELAUNCH_GATES" in str(found.value)
-    assert "(it has " in str(without.value)
-    assert "mine-prod" == found.value.nearest
+    assert str(tmp_path) not in str(without) and str(SHIPPED) in str(without)
+    assert f"in {gates} (it has mine-prod) or {SHIPPED}; PRELAUNCH_GATES" in str(found)
+    assert "(it has " in str(without)
+    assert "mine-prod" == found.nearest

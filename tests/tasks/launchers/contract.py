@@ -181,11 +181,7 @@ def a_failed_node_is_named_and_the_job_failed(bench: Bench) -> None:
     launcher.submit(launcher.plan(job))
     status = until_final(launcher, job.name, bench.seconds)
 
-    codes = (
-        [7 if code == 7 else 0 for code in status.exit_codes.values()]
-        if bench.ends_together
-        else [*status.exit_codes.values()]
-    )
+    codes = [0 if bench.ends_together and code != 7 else code for code in status.exit_codes.values()]
     assert (status.state, sorted(codes)) == (JobState.FAILED, [0, 7])
     assert next(node for node, code in status.exit_codes.items() if code == 7) in status.detail
 

@@ -60,14 +60,10 @@ def test_a_start_of_fewer_nodes_on_other_machines_is_the_current_one(
     tmp_path: Path, restarts: str, earlier: tuple[str, ...]
 ) -> None:
     """Its agents' records say which start they belong to. A job whose engine counts none is as it was."""
-    records = {
-        f"{A}/agent/n1.json": (143, ""),
-        f"{A}/agent/n2.json": (143, ""),
-        f"{B}/agent/n3.json": (3, restarts),
-    }
-    for path, (code, count) in records.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(json.dumps({"exit_code": code, "restarts": count}))
+    for token, node, code, count in ((A, "n1", 143, ""), (A, "n2", 143, ""), (B, "n3", 3, restarts)):
+        path = tmp_path / token / "agent" / f"{node}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"exit_code": code, "restarts": count}))
     found = attempts_in(tmp_path)
 
     assert (found.current, found.earlier) == ((B, earlier) if earlier else (A, ()))
@@ -84,11 +80,8 @@ NOT_PLAIN = ["", ".", "..", "a/../b", "/a", "a/", "a//b", ".a", "a/.b", "a.tmp",
 
 def test_only_an_attempts_files_are_safe_and_only_plain_names_are_plain() -> None:
     """Nothing leaves the folder, and nothing half written comes in; a key in S3 may be anything."""
-    assert ([path for path in SAFE + UNSAFE if safe(path)], [path for path in NOT_PLAIN if plain(path)]) == (
-        SAFE,
-        [],
-    )
-    assert plain("algo-1") and plain("a/b/c.json")
+    assert SAFE == [path for path in SAFE + UNSAFE if safe(path)]
+    assert ["algo-1", "a/b/c.json"] == [path for path in (*NOT_PLAIN, "algo-1", "a/b/c.json") if plain(path)]
 
 
 @pytest.mark.parametrize(
@@ -108,9 +101,8 @@ def test_an_agents_record_says_how_it_ended(record: bytes, code: int | None) -> 
     """One that is garbled or has no end yet says nothing, and its host may still write."""
     assert (code, int(code == 0)) == (exit_code_of(record), restarts_of(record))
     assert (code is not None) is finished(f"{A}/agent/algo-1.json", record)
-    assert (code is not None) is told_all(
-        {f"{A}/agent/algo-1.json": record, f"{A}/started/algo-1": b""}, A, "algo-1"
-    )
+    files = {f"{A}/agent/algo-1.json": record, f"{A}/started/algo-1": b""}
+    assert (code is not None) is told_all(files, A, "algo-1")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from tasks.launchers.log_end import MOST_RANKS, NodeLog, cause_of, node_log, ran
 
 HEAD = "E1127 01:46:54.844000 22907 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0\n"
 RULE = "-" * 60
+NONE = "<NO_OTHER_FAILURES>"
 NOTICE = (
     "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your system being overloaded, "
     "please further tune the variable for optimal performance in your application as needed. "
@@ -45,10 +46,7 @@ def table(*failures: str, root: str) -> str:
             "step 1\n" + table(entry(1, "-9 (pid: 12)  (SIGKILL)"), root=entry(0, "-11 (pid: 11)")),
             "step 1; rank 0 was ended first by signal 11; rank 1 was ended by SIGKILL",
         ),
-        (
-            "<NO_OTHER_FAILURES>\n" + table(root=entry(3, "1 (pid: 5)")),
-            "<NO_OTHER_FAILURES>; rank 3 ended first, with exit code 1",
-        ),
+        (f"{NONE}\n" + table(root=entry(3, "1 (pid: 5)")), f"{NONE}; rank 3 ended first, with exit code 1"),
         ("mine\nE torch/distributed/elastic failed\nexitcode  : 7\n", "mine; a rank ended with exit code 7"),
         # torchrun prints it before anything runs, with and without the mark of a log line.
         (f"{NOTICE}\n" + table(root=entry(0, "7 (pid: 5)")), "rank 0 ended first, with exit code 7"),
@@ -74,26 +72,20 @@ RECORDED = Path(__file__).parents[2] / "recordings/torchrun"
 
 def read(name: str) -> list[NodeLog]:
     """The logs of both nodes of a recorded training."""
-    return [
-        node_log(node, (RECORDED / f"{name}.{node}.txt").read_text("utf-8")) for node in ("node-0", "node-1")
-    ]
+    texts = {node: (RECORDED / f"{name}.{node}.txt").read_text("utf-8") for node in ("node-0", "node-1")}
+    return [node_log(node, text) for node, text in texts.items()]
 
 
 def test_the_rank_with_an_error_of_its_own_is_the_cause() -> None:
     """Rank 1 raised an error; the other three lost their connections to it, and one of them stands last in the first log."""
-    assert (
-        "node-0, rank 1: RuntimeError: my loss exploded; rank 1 ended first, with exit code 1"
-        == cause_of(read("raised")).text
-        == cause_of(read("raised")[::-1]).text
-    )
+    cause = "node-0, rank 1: RuntimeError: my loss exploded; rank 1 ended first, with exit code 1"
+    assert cause == cause_of(read("raised")).text == cause_of(read("raised")[::-1]).text
 
 
 def test_a_victim_that_aborted_is_not_the_cause() -> None:
     """Rank 3 of the second node raised the error; on the first node a rank lost its connection, and aborted for that."""
-    assert (
-        "node-1, rank 3: RuntimeError: my loss exploded; rank 3 ended first, with exit code 1"
-        == cause_of(read("victims_abort")).text
-    )
+    cause = "node-1, rank 3: RuntimeError: my loss exploded; rank 3 ended first, with exit code 1"
+    assert cause == cause_of(read("victims_abort")).text
 
 
 def raised(error: str, rank: int | None = None) -> str:
@@ -102,11 +94,12 @@ def raised(error: str, rank: int | None = None) -> str:
     return f"{mark}Traceback (most recent call last):\n{mark}  x()\n{mark}{error}\n"
 
 
+FIRST = table(root=entry(0, "1 (pid: 3) "))
 KILLED = table(root=entry(1, "-9 (pid: 12)  (SIGKILL)"))
 LOST = raised("RuntimeError: Connection closed by peer", 0)
-STORE = raised(
-    "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed."
-)
+CLOSED = "Failed to recv, got 0 bytes. Connection was likely closed."
+STORE = raised(f"torch.distributed.DistNetworkError: {CLOSED}")
+KEY = "KeyError: 'x'"
 CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 BOTH = table(entry(0, "1 (pid: 1)"), root=entry(1, "1 (pid: 2)"))
@@ -120,29 +113,17 @@ BOTH = table(entry(0, "1 (pid: 1)"), root=entry(1, "1 (pid: 2)"))
         ([("a", "no loss\n"), ("b", "other\n")], "a: no loss", ""),
         ([("a", ""), ("b", "other\n")], "b: other", "b"),
         # Nobody prints a line for SIGKILL; the ranks that talked to it do.
-        (
-            [("a", LOST + table(root=entry(0, "1 (pid: 3) "))), ("b", KILLED)],
-            "b: rank 1 was ended first by SIGKILL",
-            "b",
-        ),
+        ([("a", LOST + FIRST), ("b", KILLED)], "b: rank 1 was ended first by SIGKILL", "b"),
         ([("a", LOST + KILLED), ("b", LOST)], "a: rank 1 was ended first by SIGKILL", "a"),
         ([("a", KILLED), ("b", KILLED)], "a: rank 1 was ended first by SIGKILL", ""),
         ([("a", "step 8\n" + KILLED)], "a: step 8; rank 1 was ended first by SIGKILL", "a"),
         ([("a", LOST), ("b", LOST)], "a: [rank0]: RuntimeError: Connection closed by peer", ""),
         ([("a", LOST), ("b", raised("KeyError: 'x'"))], "b: KeyError: 'x'", "b"),
         ([("a", LOST), ("b", raised("KeyError: 'x'", 7))], "b, rank 7: KeyError: 'x'", "b"),
-        (
-            [("a", raised("KeyError: 'x'", 0)), ("b", raised("KeyError: 'x'", 7))],
-            "a, rank 0: KeyError: 'x'",
-            "",
-        ),
+        ([("a", raised(KEY, 0)), ("b", raised(KEY, 7))], "a, rank 0: KeyError: 'x'", ""),
         # What torchrun prints of its own end is no error of a rank, and neither is a store that the other node closed.
         ([("a", HEAD + raised(CHILD))], f"a: {CHILD}", "a"),
-        (
-            [("a", STORE), ("b", "Segmentation fault\n" + KILLED)],
-            "b: Segmentation fault; rank 1 was ended first by SIGKILL",
-            "b",
-        ),
+        ([("a", STORE), ("b", "Fault\n" + KILLED)], "b: Fault; rank 1 was ended first by SIGKILL", "b"),
         # The error that ended a rank, not the one that it was handling.
         ([("a", raised("KeyError: 'x'") + HANDLING + raised("KeyError: 'y'"))], "a: KeyError: 'y'", "a"),
         # Both have one: that of the rank which ended first counts.
@@ -167,9 +148,7 @@ def test_the_cause_is_said_without_the_other_ranks() -> None:
     table_of = table(entry(1, "7 (pid: 2)"), root=entry(0, "7 (pid: 1)"))
     found = cause_of([node_log("a", table_of)])
 
-    assert (found.cause, found.ends) == (
-        "a: rank 0 ended first, with exit code 7",
-        ("rank 1 ended with exit code 7",),
-    )
+    assert found.cause == "a: rank 0 ended first, with exit code 7"
+    assert found.ends == ("rank 1 ended with exit code 7",)
     error = cause_of([node_log("a", raised("KeyError: 'x'", 0) + table_of)])
     assert (error.cause, len(error.ends)) == ("a, rank 0: KeyError: 'x'", 2)

@@ -36,9 +36,8 @@ from tests.tasks.launchers.kubernetes.planned import JOB as POD_JOB
 from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.launchers.slurm.test_batch_script import JOB
 
-LOST = SlurmReply(
-    1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-)
+UNSENT = "Batch job submission failed: Socket timed out on send/recv operation"
+LOST = SlurmReply(1, "", f"sbatch: error: {UNSENT}")
 KILLED = SlurmReply(-15, "", "")
 
 
@@ -95,9 +94,8 @@ class Cluster:
     def get(self, kind: ObjectKind, name: str) -> Any:
         """GET."""
         self._answers("get", name)
-        return next(
-            (made for (word, at), made in self.made.items() if at == name and KINDS[word] == kind), None
-        )
+        found = (made for (word, at), made in self.made.items() if at == name and KINDS[word] == kind)
+        return next(found, None)
 
     def patch(self, kind: ObjectKind, name: str, body: Any) -> Any:
         """PATCH of annotations."""
@@ -209,5 +207,7 @@ def test_a_refusal_of_kubernetes_says_that_nothing_was_started_only_where_nothin
     assert isinstance(caught.value, EngineUnavailable) is bool(left)
     assert left == sum(kind == "Job" for kind, _ in engine.made)
     assert left or not engine.made
+    if error is QuotaExceeded:
+        assert "Ask for a larger ResourceQuota" in str(caught.value)
     if error is UnseenJob:
         assert f"kubectl delete jobs -n default -l prelaunch.dev/job={POD_JOB.name}" in str(caught.value)

@@ -37,14 +37,13 @@ def channel(tmp_path: Path) -> Path:
 
 def begin(channel: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """start.sh as SageMaker runs it, with nothing of this test's environment but the path."""
-    return subprocess.run(
-        ("/bin/sh", str(channel / "start.sh"), *words),
-        cwd=channel,
-        env=surroundings(channel, **environment),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = ("/bin/sh", str(channel / "start.sh"), *words)
+    return ran(*argv, folder=channel, environment=surroundings(channel, **environment))
+
+
+def ran(*argv: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """How a program ended, and what it printed."""
+    return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def surroundings(channel: Path, **environment: str) -> dict[str, str]:
@@ -94,15 +93,12 @@ def test_the_archive_holds_what_a_node_runs_and_nothing_else() -> None:
     assert {member.mtime for member in members} | {member.uid for member in members} == {0}
     assert {name.split("/")[0] for name in names} == {"checks", "container", "lib"}
     assert [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]] == []
-    assert ["METADATA", "pynvml.py"] == sorted(
-        name.split("/")[-1] for name in names if name.startswith("lib/")
-    )
+    libraries = sorted(name.split("/")[-1] for name in names if name.startswith("lib/"))
+    assert ["METADATA", "pynvml.py"] == libraries
     root = node_code.ROOT
     ours = [path for folder in node_code.FOLDERS for path in (root / folder).rglob("*") if path.is_file()]
-    assert {path.relative_to(root).as_posix() for path in ours if "__pycache__" not in path.parts} <= set(
-        names
-    )
-    assert "container/__init__.py" in names
+    sources = {path.relative_to(root).as_posix() for path in ours if "__pycache__" not in path.parts}
+    assert sources | {"container/__init__.py"} <= set(names)
 
 
 def test_archive_has_the_digests_of_the_gate(tmp_path: Path) -> None:
@@ -161,11 +157,9 @@ def test_an_archive_that_is_cut_is_refused(channel: Path) -> None:
 
 def test_a_signal_reaches_the_agent(channel: Path) -> None:
     """SageMaker tells the first process of a container: no shell may stand in between."""
-    stand_in = channel / "python3"
-    stand_in.write_text(
-        '#!/bin/sh\ncase "$*" in *container.agent*) echo "$$"; exec sleep 60;; *) echo x;; esac\n'
-    )
-    stand_in.chmod(0o755)
+    script = '#!/bin/sh\ncase "$*" in *container.agent*) echo "$$"; exec sleep 60;; *) echo x;; esac\n'
+    (channel / "python3").write_text(script)
+    (channel / "python3").chmod(0o755)
     with subprocess.Popen(
         ("/bin/sh", str(channel / "start.sh"), "check"),
         env=surroundings(channel, PATH=f"{channel}:{os.environ['PATH']}"),
@@ -203,14 +197,7 @@ def test_the_channel_brings_pynvml_to_an_image_without_a_usable_one(tmp_path: Pa
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path / 'code'}:{tmp_path / 'image'}"}
     done, training = (
-        subprocess.run(
-            (sys.executable, "-S", "-c", code),
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran(sys.executable, "-S", "-c", code, folder=tmp_path, environment=environment)
         for code in (asked, "import pynvml; pynvml.nvmlDeviceGetRepairStatus")
     )
 
@@ -238,9 +225,8 @@ def test_the_file_for_nodes_is_the_same_each_time() -> None:
 
     assert node_zipapp() == first and first.startswith(b"#!/usr/bin/env python3\n")
     assert {member.filename for member in members} == names
-    assert {(member.date_time, member.compress_type) for member in members} == {
-        ((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED)
-    }
+    assert {member.date_time for member in members} == {(1980, 1, 1, 0, 0, 0)}
+    assert {member.compress_type for member in members} == {zipfile.ZIP_STORED}
 
 
 def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> None:
@@ -250,21 +236,16 @@ def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> N
     path.write_bytes(node_zipapp())
     venv.create(tmp_path / "bare")
     argv = (str(tmp_path / "bare" / "bin" / "python"), str(path), "check", "--instance-type", "cpu")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "TMPDIR": str(tmp_path / "tmp"),
-        "PRELAUNCH_ROSTER": "of another gate",
-        "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"],
-    }
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    own = {"PRELAUNCH_ROSTER": "of another gate", "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp"), **own}
+    done = ran(*argv, folder=tmp_path, environment=environment)
     (folder,) = tmp_path.glob("prelaunch-check-*")
 
     assert done.returncode == 3 and "CANNOT TELL: 1 of 1 nodes" in done.stdout, done.stderr
     assert "has no module torch. Install it there" in done.stdout
     assert "--exclude" not in done.stdout
-    assert (folder / "out" / "health_check_metrics.json").is_file() and not (
-        folder / "in" / "exchange.key"
-    ).exists()
+    assert (folder / "out" / "health_check_metrics.json").is_file()
+    assert not (folder / "in" / "exchange.key").exists()
     assert folder.stat().st_mode & 0o077 == 0
     assert list((tmp_path / "tmp").iterdir()) == []
 
@@ -274,10 +255,8 @@ def test_node_zipapp_rejects_a_check_without_an_instance_type(
 ) -> None:
     """In a sentence, before anything is checked or written."""
     monkeypatch.chdir(tmp_path)
+    message = "the instance type of this machine is not given. Give --instance-type, such as cpu."
 
     assert allocation.main(("check",)) == 2
-    assert (
-        "the instance type of this machine is not given. Give --instance-type, such as cpu."
-        in capsys.readouterr().err
-    )
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

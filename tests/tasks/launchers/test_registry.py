@@ -23,11 +23,8 @@ def test_options_arrive(tmp_path: Path) -> None:
     """As the gate file says them."""
     launcher = launcher_for("local", {"network": "namespaces", "grace_s": 2, "subnet": "10.80.1"}, tmp_path)
 
-    assert isinstance(launcher, LocalLauncher)
-    assert (launcher.root, launcher.options) == (
-        tmp_path,
-        LocalOptions(LocalNetwork.NAMESPACES, "10.80.1", grace_s=2.0),
-    )
+    assert isinstance(launcher, LocalLauncher) and launcher.root == tmp_path
+    assert launcher.options == LocalOptions(LocalNetwork.NAMESPACES, "10.80.1", grace_s=2.0)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +72,8 @@ def test_only_the_local_launcher_promises_the_kernel_log() -> None:
 def test_the_declaration_says_what_the_table_says() -> None:
     """Both that of the gate and that of the bundle, from which its nodes read it."""
     for name in ("local", "sagemaker-p5"):
-        context = open_gate_context(
-            GateRequest(gate_file=str(ROOT / "deployments" / "gates" / f"{name}.toml"))
-        )
+        path = ROOT / "deployments" / "gates" / f"{name}.toml"
+        context = open_gate_context(GateRequest(gate_file=str(path)))
         declared = {context.declared.kernel_log, context.bundle("gate-1").declared.kernel_log}
 
         assert declared == {kernel_log_of(context.engine.launcher)}

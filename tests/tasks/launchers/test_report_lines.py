@@ -58,11 +58,8 @@ def test_the_last_whole_report_counts(lines: list[str], found: bytes) -> None:
 
 def test_a_complete_report_is_not_replaced_by_what_the_training_prints() -> None:
     """The checks have ended before it begins, so that nothing behind them is theirs."""
-    begun, ended, printed = (
-        report("algo-1", False),
-        report("algo-1"),
-        report("algo-1").replace(b'"c"', b'"x"'),
-    )
+    begun, ended = report("algo-1", False), report("algo-1")
+    printed = ended.replace(b'"c"', b'"x"')
     assert (len(ended) == len(printed), ended != printed) == (True, True)
     assert {PATH: ended} == reports_of([*told(begun), *told(ended), *told(printed)])
 

@@ -24,10 +24,8 @@ from tests.tasks.launchers.sagemaker.stubbed import JOB, stubbed
 
 def aws(code: str, status: int) -> ClientError:
     """AWS's answer."""
-    http = {"HTTPStatusCode": status}
-    return ClientError(
-        {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": http}, "DescribeTrainingJob"
-    )
+    error: Any = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(error, "DescribeTrainingJob")
 
 
 def of_sagemaker(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> JobStatus:
@@ -71,9 +69,7 @@ def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> 
         (of_sagemaker, EndpointConnectionError(endpoint_url="https://sagemaker")),
         (of_sagemaker, aws("ServiceUnavailable", 503)),
         (of_sagemaker, aws("ThrottlingException", 400)),
-        (of_sagemaker, aws("ExpiredTokenException", 400)),
         (of_sagemaker, aws("UnrecognizedClientException", 400)),
-        (of_sagemaker, aws("AccessDeniedException", 400)),
         (of_sagemaker, NoCredentialsError()),
         (of_slurm, SlurmReply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")),
         (of_slurm, SlurmReply(1, "", "slurm_load_jobs error: Invalid authentication credential")),

@@ -5,18 +5,22 @@ It has the states that tests/engines/test_slurm_machines.py saw of 22.05, and th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tasks.launchers.slurm.commands import SlurmReply
 from tasks.machines.base import Mark
 from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
 from tasks.machines.slurm_commands import reservation_name
 
+Pause = Callable[[float], None]
 DAY, BOOTED = "2026-11-25", "12:43:38"
 OK = SlurmReply(0, "", "")
 MARK = Mark("gate-7f3a", "gpu.ecc")
 NAME = reservation_name("gate-7f3a", "n1")
+RESUME = ("scontrol", "update", "nodename=n1", "state=resume")
 
 
 @dataclass
@@ -32,9 +36,7 @@ class FakeNode:
 class SlurmAnswers:
     """`argvs` are the commands that change something, in order. `refuse` are answers for a command that begins so."""
 
-    nodes: dict[str, FakeNode] = field(
-        default_factory=lambda: {name: FakeNode() for name in ("n0", "n1", "n2")}
-    )
+    nodes: dict[str, FakeNode] = field(default_factory=lambda: {f"n{at}": FakeNode() for at in range(3)})
     reservations: dict[str, str] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
     program: str = "/sbin/reboot"
@@ -55,21 +57,14 @@ class SlurmAnswers:
             return SlurmReply(0, "".join(f"{job}|{node}\n" for job, node in self.jobs.items()), "")
         if argv[1] == "show":
             self.asked += 1
-            return SlurmReply(
-                0,
-                {"node": self._nodes, "reservation": self._reservations, "config": self._config}[argv[2]](),
-                "",
-            )
+            tables = {"node": self._nodes, "reservation": self._reservations, "config": self._config}
+            return SlurmReply(0, tables[argv[2]](), "")
         self.argvs.append(argv)
         if argv[0] == "srun":
             return OK
         words = dict(word.partition("=")[::2] for word in argv if "=" in word)
-        return {
-            "update": self._update,
-            "create": self._create,
-            "delete": self._delete,
-            "reboot": self._reboot,
-        }[argv[1]](words, argv)
+        do = {"update": self._update, "create": self._create, "delete": self._delete, "reboot": self._reboot}
+        return do[argv[1]](words, argv)
 
     def state(self, node: str) -> str:
         """State and reason of a node."""
@@ -125,6 +120,8 @@ def fenced(**values: object) -> SlurmAnswers:
     return answers
 
 
-def machines(answers: SlurmAnswers, **values: object) -> SlurmMachines:
+def machines(
+    answers: SlurmAnswers, hyperpod: bool = False, pause: Pause = lambda _: None, **values: Any
+) -> SlurmMachines:
     """The back end over it."""
-    return SlurmMachines(SlurmMachineOptions(**values), answers, Path("/nonexistent"), lambda _: None)  # type: ignore[arg-type]
+    return SlurmMachines(SlurmMachineOptions(**values), answers, Path("/nonexistent"), pause, hyperpod)

@@ -78,26 +78,21 @@ def test_a_fence_is_a_cordon_a_taint_and_a_mark(cluster: Cluster) -> None:
 
     assert node(cluster)["spec"]["unschedulable"] is True
     assert node(cluster)["spec"]["taints"] == [GPU, {"key": TAINT, "value": "gate-1", "effect": "NoSchedule"}]
-    assert (seen.service, seen.holder, seen.mark, seen.since) == (
-        ServiceState.OUT,
-        Holder.PRELAUNCH,
-        MARK,
-        AT.timestamp(),
-    )
+    assert (seen.service, seen.holder) == (ServiceState.OUT, Holder.PRELAUNCH)
+    assert (seen.mark, seen.since) == (MARK, AT.timestamp())
     assert changes(cluster.server) == 1
 
 
 def test_freeing_leaves_the_node_as_it_was(cluster: Cluster) -> None:
     """Only our own marks go."""
-    before = {key: node(cluster)[key] for key in ("spec",)}
+    before = dict(node(cluster)["spec"])
     here = machines(cluster)
     here.fence("worker-0", MARK)
     here.free("worker-0", MARK)
+    annotations = node(cluster)["metadata"].get("annotations", {})
 
-    assert node(cluster)["spec"] == before["spec"]
-    assert not {
-        key for key in node(cluster)["metadata"].get("annotations", {}) if key.startswith("prelaunch.dev/")
-    }
+    assert node(cluster)["spec"] == before
+    assert not [key for key in annotations if key.startswith("prelaunch.dev/")]
     assert here.by_name()["worker-0"].service is ServiceState.SERVING
 
 
@@ -209,13 +204,9 @@ def test_a_node_under_another_gates_mark_is_not_touched(cluster: Cluster) -> Non
     """Neither fenced again nor freed."""
     here = machines(cluster)
     here.fence("worker-0", OTHER)
-    acts: tuple[Callable[[], object], ...] = (
-        lambda: here.fence("worker-0", MARK),
-        lambda: here.free("worker-0", MARK),
-    )
-    for act in acts:
+    for act in (here.fence, here.free):
         with pytest.raises(ActRefused):
-            act()
+            act("worker-0", MARK)
 
     assert here.by_name()["worker-0"].mark == OTHER
 
@@ -277,11 +268,8 @@ def pod_with_gpu(on: str) -> dict[str, Any]:
     """A pod that holds a GPU, as the API has it."""
     container = {"name": "a", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     meta = {"name": "busy", "namespace": "default", "labels": {}, "ownerReferences": [{"name": "none"}]}
-    return {
-        "metadata": meta,
-        "spec": {"nodeName": on, "containers": [container]},
-        "status": {"phase": "Running"},
-    }
+    spec = {"nodeName": on, "containers": [container]}
+    return {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
 
 
 GPUS = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
@@ -343,11 +331,9 @@ def test_a_retest_runs_where_nobody_elses_pods_do(cluster: Cluster) -> None:
     after = here.by_name()
 
     assert (place.nodes, place.options) == (("worker-0", "worker-1"), {"only_nodes": "worker-0,worker-1"})
-    assert (during["worker-0"].service, during["worker-1"].service) == (
-        ServiceState.TESTING,
-        ServiceState.OUT,
-    )
-    assert (after["worker-0"].service, after["worker-1"].service) == (ServiceState.OUT, ServiceState.SERVING)
+    states = [(found["worker-0"].service, found["worker-1"].service) for found in (during, after)]
+    assert states[0] == (ServiceState.TESTING, ServiceState.OUT)
+    assert states[1] == (ServiceState.OUT, ServiceState.SERVING)
     assert HELD == (TAINT, "node.kubernetes.io/unschedulable")
 
 
@@ -391,7 +377,6 @@ def test_commands_are_quoted_and_say_what_the_back_end_does(cluster: Cluster) ->
     here = machines(cluster, True)
 
     assert here.command(Rung.FENCE, "a b", MARK).startswith("kubectl patch node 'a b' --type=merge --patch ")
-    assert (
-        here.command(Rung.REBOOT, "n", MARK) == f"kubectl label node n {HEALTH}={PENDING_REBOOT} --overwrite"
-    )
+    label = f"kubectl label node n {HEALTH}={PENDING_REBOOT} --overwrite"
+    assert here.command(Rung.REBOOT, "n", MARK) == label
     assert machines(cluster).command(Rung.REBOOT, "n", MARK) == ""

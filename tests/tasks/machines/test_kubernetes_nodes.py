@@ -22,8 +22,6 @@ def test_a_node_shows_its_instance() -> None:
     """By its provider id; HyperPod has it in the node's name."""
     spec = {"providerID": "aws:///us-east-1a/i-0123456789abcdef1"}
     assert machine_of({"metadata": {"name": "n"}, "spec": spec}).instance_id == "i-0123456789abcdef1"
-    assert (
-        machine_of({"metadata": {"name": "hyperpod-i-0123456789abcdef0"}}).instance_id
-        == "i-0123456789abcdef0"
-    )
+    named = machine_of({"metadata": {"name": "hyperpod-i-0123456789abcdef0"}})
+    assert named.instance_id == "i-0123456789abcdef0"
     assert machine_of({"metadata": {"name": "ip-10-0-0-1"}}).instance_id == ""

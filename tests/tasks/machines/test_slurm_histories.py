@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,28 +12,12 @@ from hypothesis import strategies as st
 
 from tasks.launchers.slurm.commands import SlurmReply
 from tasks.machines.base import ActRefused, MachineError, Retest, Rung
-from tasks.machines.slurm import SlurmMachines
 from tasks.machines.slurm_commands import is_ours
-from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced
+from tests.tasks.machines.slurm_answers import MARK, NAME, RESUME, FakeNode, SlurmAnswers, fenced, machines
 
 CHANGES = ("update", "create", "delete", "reboot")
-STEPS = st.tuples(
-    st.sampled_from(
-        (
-            "fence",
-            "open",
-            "open_with_partner",
-            "close",
-            "reboot",
-            "free",
-            "boots",
-            "foreign",
-            "foreign_ends",
-            "replace",
-        )
-    ),
-    st.integers(0, 5),
-)
+OURS = ("fence", "open", "open_with_partner", "close", "reboot", "free", "replace")
+STEPS = st.tuples(st.sampled_from((*OURS, "boots", "foreign", "foreign_ends")), st.integers(0, 5))
 
 
 class Crash(Exception):
@@ -68,6 +51,10 @@ class Watched(SlurmAnswers):
         if self.foreign and not self.nodes["n1"].reason.startswith("jdoe"):
             self.undone.append(argv)
 
+    def repairs(self) -> bool:
+        """Whether a repair of n1 was requested."""
+        return bool({"REBOOT_REQUESTED", "FAIL"} & {*self.nodes["n1"].flags})
+
     def serves(self) -> bool:
         """Whether a foreign job may start on n1."""
         kept = any(is_ours(name) and "n1" in line for name, line in self.reservations.items())
@@ -81,7 +68,7 @@ def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
 ) -> None:
     """Whatever happens in whatever order, with HyperPod as without it; only `free` lets the node serve."""
     answers = Watched(keeps_reason=keeps_reason)
-    made, node = SlurmMachines(None, answers, Path("/nonexistent"), lambda _: None, hyperpod), answers.nodes
+    made, node = machines(answers, hyperpod), answers.nodes
     acts: Mapping[str, Callable[[], object]] = {
         "fence": lambda: made.fence("n1", MARK),
         "open": lambda: made.open_retest("n1", (), MARK),
@@ -93,18 +80,13 @@ def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
     }
     for name, last in steps:
         if name == "boots":
-            if {"REBOOT_REQUESTED", "FAIL"} & {
-                *node["n1"].flags
-            }:  # as with ReturnToService=2, and as HyperPod does it
+            if answers.repairs():  # as with ReturnToService=2, and as HyperPod does it
                 node["n1"] = FakeNode(["IDLE"], node["n1"].reason if keeps_reason else "", "15:00:00")
                 assert not answers.serves()
         elif name == "foreign":
-            if not {"REBOOT_REQUESTED", "FAIL"} & {*node["n1"].flags}:
-                node["n1"], answers.foreign, answers.held = (
-                    FakeNode(["IDLE", "DRAIN"], "jdoe: fan"),
-                    True,
-                    False,
-                )
+            if not answers.repairs():
+                node["n1"] = FakeNode(["IDLE", "DRAIN"], "jdoe: fan")
+                answers.foreign, answers.held = True, False
         elif name == "foreign_ends":
             if answers.foreign:
                 node["n1"], answers.foreign = FakeNode(), False
@@ -114,13 +96,7 @@ def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
             with contextlib.suppress(MachineError, Crash):
                 acts[name]()
             answers.held = not answers.foreign and not answers.serves()
-            assert (
-                name != "free"
-                or last
-                or {"REBOOT_REQUESTED", "FAIL"} & {*node["n1"].flags}
-                or answers.foreign
-                or answers.serves()
-            )
+            assert name != "free" or last or answers.repairs() or answers.foreign or answers.serves()
 
     assert ([], []) == (answers.served, answers.undone)
 
@@ -144,13 +120,10 @@ def test_a_node_whose_slurmd_has_not_answered_yet_is_waited_for(answers_after: i
         return said
 
     slurm._update = resumed  # type: ignore[method-assign]
-    place = SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest("n1", (), MARK)
+    place = machines(slurm, pause=pause).open_retest("n1", (), MARK)
 
     assert ("n1",) == place.nodes
     assert min(answers_after, 30) == len(waited)
-
-
-RESUME = ("scontrol", "update", "nodename=n1", "state=resume")
 
 
 def opened(after: Callable[[SlurmAnswers, int], None]) -> tuple[Retest | ActRefused, int]:
@@ -164,9 +137,7 @@ def opened(after: Callable[[SlurmAnswers, int], None]) -> tuple[Retest | ActRefu
         after(slurm, len(waited))
 
     try:
-        found: Retest | ActRefused = SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest(
-            "n1", (), MARK
-        )
+        found: Retest | ActRefused = machines(slurm, pause=pause).open_retest("n1", (), MARK)
     except ActRefused as refused:
         found = refused
     return found, len(waited)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tasks.machines.base import ActRefused, Holder, Machine, Rung, ServiceState, Settled
-from tasks.machines.slurm import SlurmMachines
 from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
 
 BEFORE = Machine("n1", ServiceState.OUT, Holder.PRELAUNCH, booted_at=1000.0)
@@ -72,7 +70,7 @@ def test_hyperpod_repair_is_done_after_return_with_another_boot_time(
     rung: Rung, service: ServiceState, holder: Holder, booted_at: float | None, settled: Settled
 ) -> None:
     """Nobody says that it ignores the reason, so that what does not show is pending until its time is up."""
-    made = SlurmMachines(run=SlurmAnswers(), hyperpod=True)
+    made = machines(SlurmAnswers(), hyperpod=True)
     now = replace(BEFORE, service=service, holder=holder, booted_at=booted_at)
 
     assert made.settled(rung, BEFORE, now) is settled
@@ -111,18 +109,13 @@ def test_every_node_is_looked_at() -> None:
     assert found["n2"].status == "MIXED+PLANNED left over [root]"
 
 
-def hyperpod(answers: SlurmAnswers) -> SlurmMachines:
-    """The back end of a HyperPod cluster over the same Slurm."""
-    return SlurmMachines(None, answers, Path("/nonexistent"), lambda _: None, hyperpod=True)
-
-
 @pytest.mark.parametrize(
     ("rung", "reason"), [(Rung.REBOOT, "Action:Reboot"), (Rung.REPLACE, "Action:Replace")]
 )
 def test_hyperpod_repairs_for_an_exact_reason_in_a_reservation(rung: Rung, reason: str) -> None:
     """It ignores all others without a word, and gives the node back by itself. A person would type the same command."""
     answers = fenced(program="(null)")
-    made = hyperpod(answers)
+    made = machines(answers, hyperpod=True)
     words = made.act(rung, "n1", MARK)
     handed = ("scontrol", "update", "nodename=n1", "state=fail", f"reason={reason}")
     during = made.by_name()["n1"]
@@ -140,7 +133,7 @@ def test_hyperpod_repairs_for_an_exact_reason_in_a_reservation(rung: Rung, reaso
 def test_a_node_that_hyperpod_gives_back_is_still_ours() -> None:
     """Whenever that is: also after a person was called, because nothing had come of the repair in time."""
     answers = fenced()
-    made = hyperpod(answers)
+    made = machines(answers, hyperpod=True)
     made.act(Rung.REPLACE, "n1", MARK)
     made.close_retest("n1", MARK)
     answers.nodes["n1"] = FakeNode(["IDLE"], "", "14:00:00")

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.machines.base import ActRefused, Mark, Rung
+from tasks.machines.base import ActRefused, Rung
 from tasks.machines.log import LogMachines
 from tasks.machines.registry import UnknownMachines, machines_for
 from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
-
-MARK = Mark("gate-7f3a", "gpu.ecc")
+from tests.tasks.machines.slurm_answers import MARK
 
 
 def test_hyperpod_stands_on_slurm() -> None:
@@ -46,10 +45,8 @@ def test_log_refuses_every_act_with_the_command_of_a_person() -> None:
     log = LogMachines(SlurmMachines())
 
     assert log.by_name() == {}
-    with pytest.raises(
-        ActRefused,
-        match=r"Type: scontrol update nodename=n1 state=drain 'reason=prelaunch: gate-7f3a gpu.ecc'",
-    ):
+    command = r"Type: scontrol update nodename=n1 state=drain 'reason=prelaunch: gate-7f3a gpu.ecc'"
+    with pytest.raises(ActRefused, match=command):
         log.fence("n1", MARK)
     with pytest.raises(ActRefused, match="Type: scontrol reboot ASAP nextstate=DOWN"):
         log.act(Rung.REBOOT, "n1", MARK)

@@ -11,14 +11,12 @@ from tasks.monitoring.config import PLACEHOLDER, ConfigError, MonitoringSettings
 
 HOOK = "http://127.0.0.1:1/"
 SETTINGS = MonitoringSettings(HOOK + "on-call", HOOK + "owner", HOOK + "heartbeat")
+WHOLE = replace(SETTINGS, slurm="c:8080", remote_write="https://x/w", region="us-gov-west-1")
 
 
 def test_no_placeholder_is_left_and_every_file_is_yaml() -> None:
     """With and without the parts that a site may not have."""
-    whole = replace(
-        SETTINGS, slurm="c:9341", remote_write="https://aps/api/v1/remote_write", region="us-west-2"
-    )
-    for settings in (SETTINGS, whole):
+    for settings in (SETTINGS, WHOLE):
         for name, text in rendered(settings).items():
             assert yaml.safe_load(text), name
             assert [] == PLACEHOLDER.findall(text), name
@@ -26,17 +24,10 @@ def test_no_placeholder_is_left_and_every_file_is_yaml() -> None:
 
 def test_optional_parts_are_left_out() -> None:
     """Slurm's exporter, and the remote write with the queue of the published HyperPod guide."""
-    small = yaml.safe_load(rendered(SETTINGS)["prometheus.yml"])
-    big = yaml.safe_load(
-        rendered(replace(SETTINGS, slurm="c:8080", remote_write="https://x/w", region="us-gov-west-1"))[
-            "prometheus.yml"
-        ]
-    )
+    small, big = (yaml.safe_load(rendered(one)["prometheus.yml"]) for one in (SETTINGS, WHOLE))
 
-    assert ("remote_write" in small, "slurm" in {job["job_name"] for job in small["scrape_configs"]}) == (
-        False,
-        False,
-    )
+    assert "remote_write" not in small
+    assert "slurm" not in {job["job_name"] for job in small["scrape_configs"]}
     assert [{"targets": ["c:8080"]}] == big["scrape_configs"][-1]["static_configs"]
     assert {
         "url": "https://x/w",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +21,7 @@ from tasks.store.layout import nodes_key, record_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, record_for
 from tests.tasks.monitoring.expositions import samples
+from tests.waiting import until
 
 Series = dict[tuple[str, str], float]
 
@@ -31,29 +32,21 @@ class Scraped:
 
     store: FolderStore
     collector: StoreCollector
-    log: list[str] = field(default_factory=list)
+    log: list[str]
 
     def series(self) -> Series:
         """One scrape, as Prometheus would read it: family and labels to value."""
-        return {
-            (
-                sample.name,
-                ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items())),
-            ): sample.value
-            for sample in samples(self.collector.text())
-        }
+        found = Series()
+        for sample in samples(self.collector.text()):
+            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+            found[sample.name, labels] = sample.value
+        return found
 
 
-def scraped(store: FolderStore, **named: float) -> Scraped:
+def scraped(store: FolderStore, **named: Any) -> Scraped:
     """A collector over the store."""
-    made = Scraped(store, collector=None)  # type: ignore[arg-type]
-    made.collector = StoreCollector(
-        store,
-        made.log.append,
-        seconds=float(named.get("seconds", 8.0)),
-        most_series=int(named.get("most_series", 20_000)),
-    )
-    return made
+    log: list[str] = []
+    return Scraped(store, StoreCollector(store, log.append, **named), log)
 
 
 @pytest.fixture
@@ -72,37 +65,25 @@ def test_a_cluster_has_its_last_gate_and_its_nodes(kept: Scraped) -> None:
     c = 'cluster="c"'
 
     assert 1.0 == found["prelaunch_store_readable", ""]
-    assert (1, 1, 0) == tuple(
-        found["prelaunch_store_gates", f'answer="{answer}",{c}'] for answer in ("go", "no_go", "ask")
-    )
-    assert (0, 1) == tuple(
-        found["prelaunch_gate_answer", f'answer="{answer}",{c}'] for answer in ("go", "no_go")
-    )
-    assert (1, 0) == (
-        found["prelaunch_nodes_condemned", c],
-        found["prelaunch_nodes_condemned", 'cluster="other"'],
-    )
-    assert ["node-0", "node-1", "node-2"] == [
-        labels.rpartition("node=")[2].strip('"')
-        for (name, labels) in found
-        if name == "prelaunch_declared_node" and "other" in labels
-    ]
+    go, no_go, ask = (f'answer="{answer}",{c}' for answer in ("go", "no_go", "ask"))
+    assert [1, 1, 0] == [found["prelaunch_store_gates", one] for one in (go, no_go, ask)]
+    assert [0, 1] == [found["prelaunch_gate_answer", one] for one in (go, no_go)]
+    assert (1, 0) == tuple(found["prelaunch_nodes_condemned", one] for one in (c, 'cluster="other"'))
+    declared = [where for name, where in found if name == "prelaunch_declared_node" and "other" in where]
+    assert [f'cluster="other",node="node-{number}"' for number in range(3)] == declared
     assert FIRST_S == found["prelaunch_node_proven_timestamp_seconds", f'{c},node="node-0"']
 
 
 def test_every_family_is_one_of_the_list_and_every_one_of_the_list_is_served(kept: Scraped) -> None:
     """The list is what dashboards and rules are checked against."""
-    assert {family.name for family in FAMILIES if family.source is Source.STORE} == {
-        name for name, _ in kept.series()
-    }
+    names = {family.name for family in FAMILIES if family.source is Source.STORE}
+    assert names == {name for name, _ in kept.series()}
 
 
 def test_the_last_gate_measured_no_later_than_it_judged(kept: Scraped) -> None:
     """A node's clock that is a year ahead would hide for a year that no gate runs."""
-    late = record_for(
-        5, replace(healthy(), measured_at="2027-01-01T00:00:00+00:00"), keep(kept.store, 5, healthy())
-    )
-    records.keep(kept.store, late)
+    late = replace(healthy(), measured_at="2027-01-01T00:00:00+00:00")
+    records.keep(kept.store, record_for(5, late, keep(kept.store, 5, healthy())))
 
     assert FIRST_S + 5 * DAY_S == kept.series()["prelaunch_gate_end_timestamp_seconds", 'cluster="c"']
 
@@ -145,19 +126,13 @@ def test_each_gate_file_of_a_cluster_declares_nodes(kept: Scraped) -> None:
 
 def test_a_node_is_proven_by_the_last_go_that_measured_it(kept: Scraped) -> None:
     """A later NO-GO proves nothing, and a GO without the node leaves its time as it was."""
-    keep(kept.store, 6, healthy(nodes=1))
-    records.keep(
-        kept.store,
-        replace(
-            record_for(6, healthy(nodes=1), keep(kept.store, 6, healthy(nodes=1))),
-            measured_at="2025-11-27T07:00:00Z",
-        ),
-    )
+    record = record_for(6, healthy(nodes=1), keep(kept.store, 6, healthy(nodes=1)))
+    records.keep(kept.store, replace(record, measured_at="2025-11-27T07:00:00Z"))
     found = kept.series()
 
-    assert (FIRST_S + 6 * DAY_S - 3600, FIRST_S) == tuple(
-        found["prelaunch_node_proven_timestamp_seconds", f'cluster="c",node="node-{i}"'] for i in (0, 1)
-    )
+    first, second = (f'cluster="c",node="node-{i}"' for i in (0, 1))
+    assert FIRST_S + 6 * DAY_S - 3600 == found["prelaunch_node_proven_timestamp_seconds", first]
+    assert FIRST_S == found["prelaunch_node_proven_timestamp_seconds", second]
 
 
 def test_a_gate_that_judges_again_is_served_with_its_last_verdict(kept: Scraped) -> None:
@@ -232,10 +207,7 @@ def test_a_store_that_hangs_holds_no_scrape(slow: Scraped) -> None:
     """Not the first, nor those that come while it still hangs; when it answers again, all is there."""
     assert [ONLY, ONLY, ONLY] == [slow.series() for _ in range(3)]
     Slow.allowed.set()
-    ends = time.monotonic() + 60
-    while (found := slow.series()) == ONLY:
-        assert time.monotonic() < ends
-    assert 1.0 == found["prelaunch_store_readable", ""]
+    until(lambda: 1.0 == slow.series()["prelaunch_store_readable", ""], "the store answers")
 
 
 def test_nodes_that_are_not_kept_count_as_left_out(kept: Scraped) -> None:

@@ -21,10 +21,8 @@ def gate(name: str) -> Gate:
 
 def test_the_local_launcher_names_its_nodes() -> None:
     """They are processes of this machine."""
-    assert (
-        Target("127.0.0.1", "local", "node-0", "cpu", 0, False),
-        Target("127.0.0.1", "local", "node-1", "cpu", 0, False),
-    ) == targets_of(gate("local"))
+    nodes = tuple(Target("127.0.0.1", "local", f"node-{number}", "cpu", 0, False) for number in range(2))
+    assert nodes == targets_of(gate("local"))
 
 
 @pytest.mark.parametrize("name", [path.stem for path in GATES.glob("s*.toml")])
@@ -38,12 +36,10 @@ def test_named_nodes_have_the_declared_hardware() -> None:
     """Slurm's lists and single addresses; the table of instance types says what a p5 has."""
     found = targets_of(gate("slurm-p5"), "ip-10-0-0-[1-2], gpu-x=10.0.0.9 v6=[fd00::7]")
 
-    assert [("ip-10-0-0-1",) * 2, ("ip-10-0-0-2",) * 2, ("gpu-x", "10.0.0.9"), ("v6", "[fd00::7]")] == [
-        (target.node, target.address) for target in found
-    ]
-    assert {("slurm-p5", "p5.48xlarge", 8, True)} == {
-        (target.cluster, target.instance_type, target.gpus, target.efa) for target in found
-    }
+    own, named = [("ip-10-0-0-1",) * 2, ("ip-10-0-0-2",) * 2], [("gpu-x", "10.0.0.9"), ("v6", "[fd00::7]")]
+    assert [*own, *named] == [(target.node, target.address) for target in found]
+    has = {(target.cluster, target.instance_type, target.gpus, target.efa) for target in found}
+    assert {("slurm-p5", "p5.48xlarge", 8, True)} == has
 
 
 def test_machines_of_ones_own_have_what_their_gate_file_says() -> None:
@@ -82,16 +78,8 @@ def test_the_document_is_prometheus_own_form() -> None:
     found = targets_of(gate("slurm-p5"), "n[4,3,2,1]")
     rows = json.loads(document(found))
 
-    assert {
-        "targets": ["n1"],
-        "labels": {
-            "cluster": "slurm-p5",
-            "node": "n1",
-            "instance_type": "p5.48xlarge",
-            "__gpus": "8",
-            "__efa": "yes",
-        },
-    } == rows[0]
+    has = {"cluster": "slurm-p5", "node": "n1", "instance_type": "p5.48xlarge", "__gpus": "8", "__efa": "yes"}
+    assert {"targets": ["n1"], "labels": has} == rows[0]
     assert ["n1", "n2", "n3", "n4"] == [row["labels"]["node"] for row in rows]
 
 

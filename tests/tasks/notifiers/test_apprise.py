@@ -102,9 +102,8 @@ def test_a_service_that_fails_is_named_without_its_url(
     with pytest.raises(NotifyError) as caught:
         notifier(url).send(page())
 
-    assert str(caught.value).startswith(
-        f"env:APPRISE_URLS ({url.partition(':')[0]}): the service did not accept it"
-    )
+    kind = url.partition(":")[0]
+    assert str(caught.value).startswith(f"env:APPRISE_URLS ({kind}): the service did not accept it")
     assert (False, False) == (TOKEN in str(caught.value), TOKEN in caplog.text)
     assert [] == post.mails
 

@@ -85,14 +85,11 @@ def test_the_first_way_that_works_is_the_call(town: Town, capfd: pytest.CaptureF
     """The others are not called; the page is kept all the same, and stderr is left alone."""
     told = deliver(town.context(), page())
 
-    assert (
-        DeliveryResult("incident prelaunch/p5/node-1", ("pagerduty: incident prelaunch/p5/node-1",)) == told
-    )
+    where = "incident prelaunch/p5/node-1"
+    assert DeliveryResult(where, (f"pagerduty: {where}",)) == told
     assert (1, []) == (len(town.pagerduty.open(town.key)), town.hook.posted)
-    assert (
-        town.kept().startswith("NO-GO p5-prod: node-1, GPU 5")
-        and "NOTIFICATION" not in capfd.readouterr().err
-    )
+    assert town.kept().startswith("NO-GO p5-prod: node-1, GPU 5")
+    assert "NOTIFICATION" not in capfd.readouterr().err
 
 
 def test_a_way_that_fails_is_reported_by_the_next(town: Town) -> None:
@@ -203,13 +200,9 @@ def test_no_record_repeats_a_secret(town: Town) -> None:
 def test_machines_that_are_paid_for_are_the_owners_business(town: Town) -> None:
     """With what to do about them."""
     context = town.context()
-    still_paid(
-        context.gate, context.file, context.store, "g-1", ("job g-1-check-1 could not be ended: throttled",)
-    )
+    left = "job g-1-check-1 could not be ended: throttled"
+    still_paid(context.gate, context.file, context.store, "g-1", (left,))
     ((path, said),) = town.hook.posted
 
-    assert "/owner" == path
-    assert (
-        "MACHINES MAY STILL BE BILLED test: job g-1-check-1 could not be ended: throttled" == (said["title"])
-    )
+    assert ("/owner", f"MACHINES MAY STILL BE BILLED test: {left}") == (path, said["title"])
     assert "Check in the engine's console" in town.kept("g-1-machines")

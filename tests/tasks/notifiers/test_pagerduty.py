@@ -11,27 +11,11 @@ from pathlib import Path
 import pytest
 
 from tasks.gate_file.people import PagerDutyTable
-from tasks.notifiers.base import (
-    Audience,
-    Link,
-    Notification,
-    NotifierAccess,
-    NotifyError,
-    PageKind,
-    PendingQuestion,
-    Severity,
-)
-from tasks.notifiers.pagerduty import (
-    EVENT_BYTES,
-    Incident,
-    PagerDutyNotifier,
-    Patience,
-    dedup_key,
-    opened,
-    remember,
-)
+from tasks.notifiers.base import Audience, Link, Notification, NotifierAccess, NotifyError, PageKind, Severity
+from tasks.notifiers.pagerduty import Incident, PagerDutyNotifier, Patience, dedup_key, opened, remember
 from tests.fakes.pagerduty import Failure, PagerDuty, pagerduty_server
 from tests.tasks.notifiers.means import ITEM, means_in, page
+from tests.tasks.notifiers.slack.slack_world import ASKED
 
 QUICK = Patience(total_s=3.0, attempt_s=0.4, pause_s=0.02)
 FOLDER = "store/incidents/p5"
@@ -82,16 +66,10 @@ def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
     event, payload = incident.events[0], incident.payload
 
     assert "prelaunch/p5/node-1" == incident.dedup_key
-    assert ("NO-GO p5-prod: node-1, GPU 5 has 3 uncorrected errors in its memory", "critical", "node-1") == (
-        payload["summary"],
-        payload["severity"],
-        payload["source"],
-    )
-    assert ("gpu.memory", "p5", "refused: HARDWARE") == (
-        payload["component"],
-        payload["group"],
-        payload["class"],
-    )
+    known = ("summary", "severity", "source", "component", "group", "class")
+    summary, *others = (payload[name] for name in known)
+    assert "NO-GO p5-prod: node-1, GPU 5 has 3 uncorrected errors in its memory" == summary
+    assert ["critical", "node-1", "gpu.memory", "p5", "refused: HARDWARE"] == others
     assert {
         "coverage": "2 of 2 nodes",
         "training": "was not started",
@@ -109,9 +87,8 @@ def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
         "gate id": "g-1",
         "report": "https://x.test/r.html",
     } == payload["custom_details"]
-    assert [("report", "https://x.test/r.html"), ("run in Prefect", "https://prefect.test/runs/1")] == [
-        (link["text"], link["href"]) for link in event["links"]
-    ]
+    shown = [(link["text"], link["href"]) for link in event["links"]]
+    assert [("report", "https://x.test/r.html"), ("run in Prefect", "https://prefect.test/runs/1")] == shown
 
 
 def test_the_same_culprit_again_is_the_same_incident(bench: Bench) -> None:
@@ -146,16 +123,15 @@ def test_no_other_end_resolves_anything(bench: Bench, kind: PageKind) -> None:
 
 def test_pagerduty_opens_separate_incidents_for_questions_and_overrides(bench: Bench) -> None:
     """A question, an override, and each job's machines, which no GO resolves: it shows nothing of them."""
-    asked = PendingQuestion("run", "gate-1-x", 0.0, True, "")
     bench.send(page())
-    bench.send(page(PageKind.QUESTION, culprits=("node-1",), question=asked))
+    bench.send(page(PageKind.QUESTION, culprits=("node-1",), question=ASKED))
     bench.send(page(PageKind.OVERRIDDEN, culprits=("node-1",)))
     opened_here = bench.keys()
     for gate_id in ("g-1-machines", "g-2-machines"):
         bench.send(page(PageKind.MACHINES, gate_id=gate_id, audience=Audience.OWNER))
     machines = [f"prelaunch/p5/machines-still-billed/{gate}-machines" for gate in ("g-1", "g-2")]
 
-    one, other = "prelaunch/p5/question/g-1/gate-1-x", "prelaunch/p5/overridden/g-1"
+    one, other = f"prelaunch/p5/question/g-1/{ASKED.key}", "prelaunch/p5/overridden/g-1"
     assert ["prelaunch/p5/node-1", one, other] == opened_here
     assert "3 incidents resolved" == bench.settle()
     assert machines == [one.dedup_key for one in bench.pagerduty.open(bench.owners)]
@@ -228,13 +204,12 @@ def test_the_details_are_bounded_and_say_so(bench: Bench) -> None:
     items = tuple(replace(ITEM, evidence="é" * 3000) for _ in range(60))
     bench.send(page(title="x" * 5000, items=items, more_items=7))
     incident = bench.pagerduty.open(bench.hardware)[0]
-    left, summary = len(incident.payload["custom_details"]["findings"]), incident.payload["summary"]
+    summary, details = incident.payload["summary"], incident.payload["custom_details"]
+    left = len(details["findings"])
 
-    assert len(json.dumps(incident.events[0]).encode()) <= EVENT_BYTES
+    assert len(json.dumps(incident.events[0]).encode()) <= 256 << 10
     assert summary.endswith("[cut: all of it is in the details]")
-    assert (
-        f"{60 - left + 7} more are in the report" == incident.payload["custom_details"]["findings left out"]
-    )
+    assert f"{60 - left + 7} more are in the report" == details["findings left out"]
 
 
 def test_an_incident_that_could_not_be_resolved_waits_for_the_next_go(bench: Bench) -> None:
@@ -308,10 +283,8 @@ def test_a_repair_that_needs_a_person_is_over_once_its_nodes_are_proven(bench: B
     bench.send(page(culprits=("node-1",)))
     others = page(PageKind.GO, returned=("node-4", "node-5"))
 
-    assert (
-        "1 incident resolved, 3 about repairs left open until their nodes are proven"
-        == bench.notifier().settle(others)
-    )
+    left = "1 incident resolved, 3 about repairs left open until their nodes are proven"
+    assert left == bench.notifier().settle(others)
     keys = [f"prelaunch/p5/repair/{nodes}" for nodes in ("node-1", "node-2", "node-3,node-4")]
     assert keys == bench.keys()
     assert "1 incident resolved" == bench.notifier().settle(page(PageKind.REPAIR, returned=("node-1",)))

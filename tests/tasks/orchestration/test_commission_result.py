@@ -27,6 +27,9 @@ def kept(one: ClusterResult, why: str = "", about: tuple[str, ...] | None = None
     return KeptResult(1, one.result, why or one.sentence, "g-1", DAY, one.about if about is None else about)
 
 
+ANOTHER = kept(REFUSED, "node-7 died", ("report node-7",))
+
+
 @pytest.mark.parametrize(
     ("one", "last", "said", "changed"),
     [
@@ -37,12 +40,7 @@ def kept(one: ClusterResult, why: str = "", about: tuple[str, ...] | None = None
         (REFUSED, kept(PASSED), "was PASSED on 1971-01-01", True),
         (REFUSED, kept(REFUSED), "as on 1971-01-01", False),
         (REFUSED, kept(REFUSED, "NO-GO p4: node-1 is slow: 0.3 GB/s"), "as on 1971-01-01", False),
-        (
-            REFUSED,
-            kept(REFUSED, "node-7 died", ("report node-7",)),
-            "also REFUSED on 1971-01-01, but: node-7 died",
-            True,
-        ),
+        (REFUSED, ANOTHER, "also REFUSED on 1971-01-01, but: node-7 died", True),
     ],
 )
 def test_commission_result_names_what_changed_since_the_last(
@@ -54,31 +52,25 @@ def test_commission_result_names_what_changed_since_the_last(
 
 def test_the_page_begins_with_what_changed() -> None:
     """Then all clusters, in the order that they are given in; nothing changed is said as well."""
-    found = (
-        replace(REFUSED, since="was PASSED on 1971-01-01", changed=True),
-        replace(PASSED, since="as on 1971-01-01"),
-    )
-    page = result_page(found)
+    refused = replace(REFUSED, since="was PASSED on 1971-01-01", changed=True)
+    passed = replace(PASSED, since="as on 1971-01-01")
+    page = result_page((refused, passed))
     changes, _, table = page.partition("## Clusters")
 
     assert page.startswith("**1 of 2 clusters passed**\n")
     assert "- **REFUSED** p4: was PASSED on 1971-01-01" in changes and "p5" not in changes
     assert 1 == page.count("was PASSED on 1971-01-01") and "| see above |" in table
     assert table.index("| **REFUSED** | p4 |") < table.index("| **PASSED** | p5 |")
-    assert "Nothing." in result_page((replace(PASSED, since="as on 1971-01-01"),))
+    assert "Nothing." in result_page((passed,))
 
 
 def test_the_sentence_says_each_answer_once() -> None:
     """A gate's sentence begins with its answer; the result is said where nothing was judged."""
-    judged = ClusterResult(
-        "a", "a", CommissionResult.CANNOT_TELL, "CANNOT TELL a: no report", says_answer=True
-    )
-    busy = ClusterResult("b", "b", CommissionResult.BUSY, "gate g-1 holds the lock")
+    judged = ClusterResult("a", "a", CommissionResult.CANNOT_TELL, "CANNOT TELL a: none", says_answer=True)
+    busy = ClusterResult("b", "b", CommissionResult.BUSY, "gate g-1 has it")
+    said = "1 of 3 clusters passed. CANNOT TELL a: none | BUSY: b: gate g-1 has it"
 
-    assert (
-        "1 of 3 clusters passed. CANNOT TELL a: no report | BUSY: b: gate g-1 holds the lock"
-        == summary_line((judged, busy, PASSED))
-    )
+    assert said == summary_line((judged, busy, PASSED))
 
 
 def test_hostile_names_are_text() -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 from uuid import UUID
 
 import pytest
@@ -19,12 +20,14 @@ from prefect.logging import loggers
 from prefect.states import Pending, Running, Suspended
 
 from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session
 from tasks.orchestration import follow, stage_log, status
 from tasks.orchestration.stage_log import FINISHED, FLOWS, STOPPED, TASKS, is_kept, logged_stages
 from tasks.orchestration.status import RUNS, publish_state, read_status
 from tests.tasks.sessions import session
 
 RUN, ARTIFACT = UUID(int=7), UUID(int=9)
+RAISED = "Execution was interrupted by an exception: MemoryError"
 
 
 class Server:
@@ -49,6 +52,16 @@ class Server:
         self.updated.append((artifact, update.description, update.data))
 
 
+def run_session(folder: Path) -> Session:
+    """A session whose lock is that of the run."""
+    one = session(folder)
+    one.context.address = str(folder)  # type: ignore[misc]
+    held = one.renewal._held
+    owner = dataclasses.replace(held.lease.owner, flow_run_id=str(RUN))
+    one.renewal._held = dataclasses.replace(held, lease=dataclasses.replace(held.lease, owner=owner))
+    return one
+
+
 @pytest.mark.parametrize("continues", [True, False])
 def test_a_run_that_waits_for_a_person_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continues: bool
@@ -56,24 +69,17 @@ def test_a_run_that_waits_for_a_person_says_so(
     """And that it goes on once it was answered, also in another process; programs read that it runs."""
     server = Server()
     monkeypatch.setattr(status, "get_client", lambda: server)
-    one = session(tmp_path)
-    one.context.address = str(tmp_path)  # type: ignore[misc]
-    held = one.renewal._held
-    owner = dataclasses.replace(held.lease.owner, flow_run_id=str(RUN))
-    one.renewal._held = dataclasses.replace(held, lease=dataclasses.replace(held.lease, owner=owner))
+    one = run_session(tmp_path)
     one.announcement = None if continues else ARTIFACT
 
     asyncio.run(publish_state(one, "The gate waits for a person. ASK local."))
     asyncio.run(publish_state(one))
 
-    assert [(ARTIFACT, "The gate waits for a person. ASK local."), (ARTIFACT, RUNS)] == [
-        (artifact, said) for artifact, said, _ in server.updated
-    ]
+    assert [ARTIFACT] * 2 == [artifact for artifact, _, _ in server.updated]
+    assert ["The gate waits for a person. ASK local.", RUNS] == [said for _, said, _ in server.updated]
     assert server.updated[0][2].startswith("The gate waits for a person")
-    assert ("g-1", None) == (
-        read_status(server.updated[0][2]).gate_id,
-        read_status(server.updated[0][2]).code,
-    )
+    published = read_status(server.updated[0][2])
+    assert ("g-1", None) == (published.gate_id, published.code)
     assert ARTIFACT == one.announcement
 
 
@@ -83,10 +89,7 @@ def test_a_run_that_published_nothing_publishes_no_state(
     """Its end is published anew."""
     server = Server(known=False)
     monkeypatch.setattr(status, "get_client", lambda: server)
-    one = session(tmp_path)
-    held = one.renewal._held
-    owner = dataclasses.replace(held.lease.owner, flow_run_id=str(RUN))
-    one.renewal._held = dataclasses.replace(held, lease=dataclasses.replace(held.lease, owner=owner))
+    one = run_session(tmp_path)
 
     asyncio.run(publish_state(one))
 
@@ -107,14 +110,9 @@ def test_a_run_that_was_answered_does_not_show_the_checks_of_before(
 ) -> None:
     """Their progress is older than the run's state; while it waits for somebody, that is said, and seldom repeated."""
 
-    class Shows:
-        """A client whose server has the progress of the checks."""
-
-        async def read_artifacts(self, **chosen: object) -> list[object]:
-            at = state.timestamp - timedelta(seconds=age_s)
-            return [SimpleNamespace(data=100.0, description="66 of 66 observations", updated=at)]
-
-    client: Any = Shows()
+    at = state.timestamp - timedelta(seconds=age_s)
+    checks = SimpleNamespace(data=100.0, description="66 of 66 observations", updated=at)
+    client: Any = SimpleNamespace(read_artifacts=AsyncMock(return_value=[checks]))
     run = FlowRun(id=UUID(int=7), flow_id=UUID(int=7), state=state)
     shown = asyncio.run(follow._progress(client, run, ""))
 
@@ -128,12 +126,7 @@ def test_a_run_that_was_answered_does_not_show_the_checks_of_before(
         (TASKS, logging.ERROR, "Finished in state Failed('boom')", True),
         (TASKS, logging.ERROR, f"Crash detected! {STOPPED}", False),
         (TASKS, logging.ERROR, f"Finished in state Crashed('{STOPPED}')", False),
-        (
-            TASKS,
-            logging.ERROR,
-            "Crash detected! Execution was interrupted by an exception: MemoryError",
-            True,
-        ),
+        (TASKS, logging.ERROR, f"Crash detected! {RAISED}", True),
         (FLOWS, logging.ERROR, "Finished in state Suspended('ASK local: ...')", False),
         (FLOWS, logging.ERROR, "Finished in state Running()", False),
         (FLOWS, logging.ERROR, "Finished in state Refused('NO-GO local: ...')", True),

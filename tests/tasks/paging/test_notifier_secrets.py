@@ -18,21 +18,15 @@ def test_each_side_is_shown_with_its_secrets() -> None:
     """A block can only be looked for by the gate that runs; nothing shows a value."""
     lines = {side: [str(way) for way in notifier_reach(NOTIFY, side, {"BOT": "xoxb-1"})] for side in Audience}
 
-    assert {
-        Audience.ONCALL: [
-            "slack #gates (env:BOT is set)",
-            "pagerduty (block:secret/pd is read when the gate runs)",
-            "log",
-        ],
-        Audience.OWNER: ["slack #owners (env:BOT is set)", "log"],
-    } == lines
+    later = "pagerduty (block:secret/pd is read when the gate runs)"
+    assert ["slack #gates (env:BOT is set)", later, "log"] == lines[Audience.ONCALL]
+    assert ["slack #owners (env:BOT is set)", "log"] == lines[Audience.OWNER]
 
 
 def test_notifier_reach_shows_an_unset_variable() -> None:
     """An empty variable is none."""
-    assert "slack #gates (env:BOT is NOT set)" == str(
-        notifier_reach(NOTIFY, Audience.ONCALL, {"BOT": " "})[0]
-    )
+    first = notifier_reach(NOTIFY, Audience.ONCALL, {"BOT": " "})[0]
+    assert "slack #gates (env:BOT is NOT set)" == str(first)
 
 
 def test_every_secret_is_looked_for_once() -> None:

@@ -12,8 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from checks.model import SCHEMA_VERSION
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer, read_question
+from tasks.gate.question import ApprovalAction, keep_answer, read_question
 from tasks.gate_file.model import Gate, RemediationTable
 from tasks.gate_file.people import Approval, Notify, PagerDutyTable
 from tasks.machines.base import Rung
@@ -31,6 +30,7 @@ from tasks.store.node_rows import Standing
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.test_steps import an_act
 from tests.tasks.reports.fleet.test_states import GEMM, fleet, gate, node
+from tests.tasks.sessions import answer as sample_answer
 
 (CASE,) = World(1).condemn("n1")
 NAME = "g1-n1-reboot-1"
@@ -60,18 +60,8 @@ def asked(one: GatePeople) -> RepairQuestion:
 
 def answer(one: GatePeople, **more: Any) -> None:
     """Somebody answers."""
-    given = ApprovalAnswer(
-        SCHEMA_VERSION,
-        NAME,
-        KEY,
-        ApprovalAction.LAUNCH,
-        "U0OVERRIDES",
-        AnswerChannel.SLACK,
-        True,
-        "it is broken",
-        time.time(),
-    )
-    assert keep_answer(one.context.store, replace(given, **more))
+    own: dict[str, Any] = {"gate_id": NAME, "key": KEY, "who": "U0OVERRIDES", "at": time.time()} | more
+    assert keep_answer(one.context.store, replace(sample_answer(), **own))
 
 
 def test_a_proven_overrider_allows_a_repair(tmp_path: Path) -> None:
@@ -104,7 +94,7 @@ def test_either_may_leave_the_machine_as_it_is(tmp_path: Path, who: str) -> None
     ],
 )
 def test_repair_question_stays_open_for_an_answer_that_may_not_allow_it(
-    tmp_path: Path, more: dict[str, Any], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, more: dict[str, Any]
 ) -> None:
     """The question stays open until its deadline."""
     one = people(tmp_path)
@@ -120,13 +110,9 @@ def test_an_answer_to_another_question_counts_for_that_one_alone(tmp_path: Path)
     question = asked(one)
     answer(one)
 
-    for other in (
-        replace(question, node="n2"),
-        replace(question, rung=Rung.REPLACE),
-        replace(question, number=2),
-        replace(question, gate_id="g2"),
-    ):
-        assert Permission.ASKED is one.answer(other)[0]
+    others: list[dict[str, Any]] = [{"node": "n2"}, {"rung": Rung.REPLACE}, {"number": 2}, {"gate_id": "g2"}]
+    for other in others:
+        assert Permission.ASKED is one.answer(replace(question, **other))[0]
 
 
 def test_a_question_that_is_asked_again_keeps_its_deadline(tmp_path: Path) -> None:
@@ -159,11 +145,8 @@ def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> 
     """One page, with the engine's words."""
     one = people(tmp_path)
     cases = World(1).condemn("n1", "n2")
-    one.page(
-        cases,
-        Reason.TRIED_ALL,
-        [an_act(Rung.FENCE, said="drained"), an_act(Rung.REBOOT, said="rebooting", allowed_by="U1")],
-    )
+    done = [an_act(Rung.FENCE, said="drained"), an_act(Rung.REBOOT, said="rebooting", allowed_by="U1")]
+    one.page(cases, Reason.TRIED_ALL, done)
     text = (tmp_path / "pages" / "g1.txt").read_text()
 
     assert "n1, n2 needs a person: every repair was tried" in text
@@ -188,13 +171,11 @@ def test_only_a_node_that_was_given_back_is_said_to_serve(
 def test_the_buttons_of_a_repair_allow_it_or_leave_it() -> None:
     """There is nothing to check again, and no training is spoken of."""
     blocks = question_blocks("g1", PendingQuestion("run", KEY, time.time(), True, "", True, "reboot n1"))
-    said = json.dumps(blocks)
+    shown, buttons = json.dumps(blocks), [one["text"]["text"] for one in blocks[1]["elements"]]
 
-    assert "Allow this: reboot n1?" in said
-    assert ["Leave the machine as it is", "Allow it"] == [
-        one["text"]["text"] for one in blocks[1]["elements"]
-    ]
-    assert "training" not in said and "aunch anyway" not in said
+    assert "Allow this: reboot n1?" in shown
+    assert ["Leave the machine as it is", "Allow it"] == buttons
+    assert "training" not in shown and "aunch anyway" not in shown
 
 
 def test_a_user_without_a_name_is_recorded_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,10 +194,8 @@ def test_a_user_without_a_name_is_recorded_by_number(monkeypatch: pytest.MonkeyP
 def test_the_owner_reads_the_answer_and_the_worst_nodes(tmp_path: Path) -> None:
     """With the command that says more; the rest is counted."""
     store = FolderStore(tmp_path)
-    bad = [
-        node(f"n{place}", Standing.CONDEMNED, [replace(GEMM, subject=f"n{place}/rank-0")])
-        for place in range(NODES + 2)
-    ]
+    names = [f"n{place}" for place in range(NODES + 2)]
+    bad = [node(one, Standing.CONDEMNED, [replace(GEMM, subject=f"{one}/rank-0")]) for one in names]
     page = digest_of(GATE, store, fleet(gate(HOUR_S, node("well"), *bad)))
 
     assert page.title.startswith("Fleet c: 1 of 13 nodes proven within 24 h; 12 condemned")

@@ -48,10 +48,8 @@ def test_a_variable_that_is_unset_or_empty_is_refused_by_its_name(
     name: str, value: str | None, state: str
 ) -> None:
     """Whatever it is for."""
-    environment = {key: text for key, text in VARIABLES.items() if key != name}
-    if value is not None:
-        environment[name] = value
-    (found,) = problems(environment)
+    environment = {**VARIABLES, name: value}
+    (found,) = problems({key: text for key, text in environment.items() if text is not None})
 
     assert found.startswith(f"{name} {state}: ")
 
@@ -143,15 +141,12 @@ def test_the_cluster_is_ready_for_a_gate() -> None:
         arguments = [role, "us-west-2", "s3://my-bucket/prelaunch", SHA256, "p5.48xlarge", *more]
         assert ("s3://my-bucket/prelaunch/install.sh", arguments) == (script["Script"], script["Args"])
         assert [{"BucketName": "my-bucket", "KeyName": "prelaunch/*"}] == node["Iam"]["S3Access"]
-        assert any(
-            policy["Policy"].endswith("SSMManagedInstanceCore")
-            for policy in node["Iam"]["AdditionalIamPolicies"]
-        )
+        policies = [one["Policy"] for one in node["Iam"]["AdditionalIamPolicies"]]
+        assert any(policy.endswith("SSMManagedInstanceCore") for policy in policies)
     assert "my-key" == head["Ssh"]["KeyName"]
     assert "Retain" == document["Monitoring"]["Logs"]["CloudWatch"]["DeletionPolicy"]
-    assert False is parsed(configuration(INSTANCE="g5.xlarge"))["Scheduling"]["SlurmQueues"][0]["ComputeResources"][0]["Efa"][
-        "Enabled"
-    ]  # fmt: skip
+    (small,) = parsed(configuration(INSTANCE="g5.xlarge"))["Scheduling"]["SlurmQueues"]
+    assert {"Enabled": False} == small["ComputeResources"][0]["Efa"]
 
 
 def test_the_cluster_is_created_from_the_file() -> None:
@@ -178,8 +173,7 @@ def test_upload_command_copies_the_files_that_nodes_install() -> None:
     upload = cluster_commands("ml-cluster", Path("c.yaml"), VARIABLES).splitlines()[1]
     copies = [shlex.split(part) for part in upload.split(" && ")][1:]
 
-    assert ["install.sh", "prelaunch-watch.service", "prelaunch.pyz"] == [
-        Path(copy[3]).name for copy in copies
-    ]
+    names = [Path(copy[3]).name for copy in copies]
+    assert ["install.sh", "prelaunch-watch.service", "prelaunch.pyz"] == names
     assert {"s3://my-bucket/prelaunch/"} == {copy[4] for copy in copies}
     assert all(Path(copy[3]).is_file() for copy in copies[:2])

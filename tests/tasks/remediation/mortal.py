@@ -20,7 +20,7 @@ from typing import Any
 
 from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, ServiceState, Settled
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Case, Identity, Limits, Proof, RepairMode, RepairSettings
+from tasks.remediation.model import Case, Identity, Proof, RepairMode, RepairSettings
 from tasks.remediation.records import Records, with_cases
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import SimulatedPeople, World
@@ -184,16 +184,8 @@ def drive_of(records: Records, engine: FileEngine, now: list[float], writer: str
         proof = Proof.PASSED if boot else Proof.FAILED
         return Rechecked(proof, Identity(f"boot-n1-{boot}"), "g2", "", now[0])
 
-    people = SimulatedPeople(World(1, hostile=False))
-    return Remediation(
-        records,
-        engine,
-        RepairSettings(RepairMode.ACT, limits=Limits()),
-        recheck,
-        people,
-        writer,
-        lambda: now[0],
-    )
+    people, settings = SimulatedPeople(World(1, hostile=False)), RepairSettings(RepairMode.ACT)
+    return Remediation(records, engine, settings, recheck, people, writer, lambda: now[0])
 
 
 if __name__ == "__main__":

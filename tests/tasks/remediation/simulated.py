@@ -11,17 +11,7 @@ from dataclasses import replace
 from checks.model import SCHEMA_VERSION, Action, Profile
 from tasks.machines.base import Holder, Retest, Rung
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import (
-    DAY_S,
-    Act,
-    Blame,
-    Case,
-    Journal,
-    Permission,
-    Proof,
-    Reason,
-    RepairQuestion,
-)
+from tasks.remediation.model import Act, Blame, Case, Journal, Permission, Proof, Reason, RepairQuestion
 from tasks.remediation.records import Records, with_cases
 from tasks.store.base import StoreError
 from tests.tasks.remediation.simulated_engine import CLUSTER, Forbidden, Ground, Killed, SimulatedMachines
@@ -37,10 +27,8 @@ class World(Ground):
 
     def process(self, writer: str) -> Remediation:
         """A process that carries on with whatever is in the journal."""
-        people = SimulatedPeople(self)
-        return Remediation(
-            self.records, self.machines, self.settings, self.recheck, people, writer, self.clock
-        )
+        people, machines = SimulatedPeople(self), self.machines
+        return Remediation(self.records, machines, self.settings, self.recheck, people, writer, self.clock)
 
     def condemn(self, *nodes: str, action: Action = Action.REBOOT, hard: bool = True) -> tuple[Case, ...]:
         """A gate that measures these nodes now, and condemns them."""
@@ -100,7 +88,7 @@ class World(Ground):
         if self.chance(0.1):
             truth.jobs = () if truth.jobs else ("7",)
         if self.chance(0.02):
-            self.skew += self.random.choice((-7200.0, -300.0, 300.0, 7200.0, 2 * DAY_S))
+            self.skew += self.random.choice((-7200.0, -300.0, 300.0, 7200.0, 172_800.0))
         if self.chance(0.03):
             self.close_breaker()
 
@@ -110,9 +98,8 @@ class World(Ground):
         def close(journal: Journal) -> Journal:
             if not journal.breaker.is_open:
                 return journal
-            return replace(
-                journal, breaker=replace(journal.breaker, closed_at=self.clock(), closed_by="a person")
-            )
+            closed = replace(journal.breaker, closed_at=self.clock(), closed_by="a person")
+            return replace(journal, breaker=closed)
 
         self.records.change(close, self.clock())
 

@@ -104,9 +104,8 @@ class Ground:
     def identity(self, node: str) -> Identity:
         """What our own check reads on the machine."""
         truth = self.truths[node]
-        return Identity(
-            f"boot-{node}-{truth.boot}", f"i-{node}-{truth.hardware}", (f"GPU-{node}-{truth.gpus}",)
-        )
+        gpus = (f"GPU-{node}-{truth.gpus}",)
+        return Identity(f"boot-{node}-{truth.boot}", f"i-{node}-{truth.hardware}", gpus)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, and repairs take effect."""
@@ -120,9 +119,8 @@ class Ground:
         truth.due = None
         cured = truth.sick is not None and REPAIRS.index(truth.sick) <= REPAIRS.index(truth.repair)
         if truth.repair is Rung.REBOOT:
-            if self.chance(
-                0.15
-            ):  # a RebootProgram that does nothing, and at times an engine that does not notice it
+            # A RebootProgram that does nothing, and at times an engine that does not notice it.
+            if self.chance(0.15):
                 truth.booted_at = self.now if self.chance(0.5) else truth.booted_at
                 return
             truth.boot += 1
@@ -293,15 +291,13 @@ class SimulatedMachines:
         """Hold a request that takes capacity against every limit, by the truth and by all requests so far."""
         world, now = self.world, self.world.clock()
         limits, journal = world.settings.limits, world.journal
-        acts = [
-            act for act in journal.acts if (act.gate_id, act.node, act.rung) == (mark.gate_id, node, rung)
+        written = [
+            act for act in journal.acts if (act.rung, act.node, act.gate_id) == (rung, node, mark.gate_id)
         ]
-        requests = [call for call in world.calls if call[:3] == (rung, node, mark.gate_id)]
-        if len(requests) >= len(acts):
+        requests = [call for call in world.calls if call[1:3] == (node, mark.gate_id)]
+        if sum(call[0] is rung for call in requests) >= len(written):
             raise Forbidden(f"{rung} of {node} was requested more often than it was written down")
-        refenced = rung is Rung.FENCE and any(
-            call[1] == node and call[2] == mark.gate_id and call[0] in REPAIRS for call in world.calls
-        )
+        refenced = rung is Rung.FENCE and any(call[0] in REPAIRS for call in requests)
         world.calls.append((rung, node, mark.gate_id, now))
         if refenced:
             return
@@ -315,9 +311,8 @@ class SimulatedMachines:
             raise Forbidden(f"{rung} of {node} on evidence of another boot")
         if journal.breaker.is_open or at <= journal.breaker.closed_at:
             raise Forbidden(f"{rung} of {node} in spite of the breaker")
-        out = sum(
-            not truth.serving or truth.due is not None for name, truth in world.truths.items() if name != node
-        )
+        others = [truth for name, truth in world.truths.items() if name != node]
+        out = sum(not truth.serving or truth.due is not None for truth in others)
         if out + 1 > max(1, int(limits.max_out_fraction * world.size)):
             raise Forbidden(f"{rung} of {node} while {out} others are out of service")
         if rung in REPAIRS:
@@ -331,9 +326,6 @@ class SimulatedMachines:
         rack = int(node[1:]) // world.rack
         for name, truth in world.truths.items():
             if name != node and int(name[1:]) // world.rack == rack and truth.due is not None:
-                known = any(
-                    act.node == name and act.rung in REPAIRS and not act.state.final
-                    for act in world.journal.acts
-                )
-                if known:
+                acts = [act for act in world.journal.acts if act.node == name and act.rung in REPAIRS]
+                if any(not act.state.final for act in acts):
                     raise Forbidden(f"{rung} of {node} beside that of {name} in one rack")

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from checks.model import Action
-from tasks.machines.base import Holder, Rung
+from tasks.machines.base import Rung
 from tasks.remediation.model import Case, Limits, Reason, RepairMode, RepairSettings
 from tasks.store.base import StoreError
 from tests.tasks.remediation.simulated import World
@@ -134,15 +134,3 @@ def test_half_of_a_cluster_is_never_taken_out_and_one_page_says_so() -> None:
 
     assert [] == world.calls
     assert [("g1", Reason.TOO_MANY_OUT)] == world.pages
-
-
-def test_remediation_leaves_a_node_alone_that_a_person_took_out() -> None:
-    """Not fenced, not repaired, and not returned."""
-    world = World(7, hostile=False)
-    world.truths["n2"].held, world.truths["n2"].serving = Holder.OTHER, False
-    world.open(world.condemn("n2"))
-    world.process("w0").round()
-
-    assert [] == world.calls
-    assert Holder.OTHER is world.truths["n2"].held
-    assert () == world.journal.cases

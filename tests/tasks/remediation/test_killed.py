@@ -84,16 +84,8 @@ def reboots(folder: Path, moment: int, happens: Callable[[Path, int], None]) -> 
 def test_around_a_request_it_is_made_once_or_never(tmp_path: Path) -> None:
     """Before its record is there the engine is not called, then or later; afterwards it is found to be done."""
     _, before = whole(tmp_path / "whole")
-    moments = (
-        (bereft, before - 2),
-        (bereft, before - 1),
-        (bereft, before + 1),
-        (killed, before),
-        (killed, before + 1),
-    )
-    made = [
-        reboots(tmp_path / str(place), moment, happens) for place, (happens, moment) in enumerate(moments)
-    ]
+    moments = ((bereft, -2), (bereft, -1), (bereft, 1), (killed, 0), (killed, 1))
+    made = [reboots(tmp_path / str(at), before + by, happens) for at, (happens, by) in enumerate(moments)]
 
     assert [[0, 0], [1, 1], [1, 1], [0, 0], [1, 1]] == made
 

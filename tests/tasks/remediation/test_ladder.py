@@ -10,8 +10,8 @@ from checks.model import Action
 from tasks.machines.base import Rung
 from tasks.remediation.ladder import shows
 from tasks.remediation.model import ActState, Identity, Proof, Reason
-from tasks.remediation.steps import Step, StepKind
-from tests.tasks.remediation.test_steps import FENCED, FOUND, NOW, a_case, an_act, machines, step
+from tasks.remediation.steps import StepKind
+from tests.tasks.remediation.test_steps import FENCED, FOUND, NOW, a_case, an_act, machines, paged, step
 
 
 def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
@@ -25,16 +25,14 @@ def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
     assert Rung.REPLACE is step(case, fence, reset, again, reboot, twice).rung
     replaced, thrice = an_act(Rung.REPLACE), an_act(Rung.RECHECK, number=3, **failed)  # type: ignore[arg-type]
     last = step(case, fence, reset, again, reboot, twice, replaced, thrice)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.TRIED_ALL) == last
+    assert paged(Reason.TRIED_ALL) == last
 
 
 def test_a_repair_that_the_engine_lacks_is_passed_over() -> None:
     """Slurm replaces nothing by itself."""
-    some = frozenset((Rung.REBOOT,))
-    assert Rung.REBOOT is step(a_case(Action.RESET_GPU), an_act(Rung.FENCE), rungs=some).rung
-    assert Step(StepKind.DO, Rung.PAGE, Reason.REPAIR_NEEDED) == step(
-        a_case(Action.REPLACE), an_act(Rung.FENCE), rungs=some
-    )
+    some, fence = frozenset((Rung.REBOOT,)), an_act(Rung.FENCE)
+    assert Rung.REBOOT is step(a_case(Action.RESET_GPU), fence, rungs=some).rung
+    assert paged(Reason.REPAIR_NEEDED) == step(a_case(Action.REPLACE), fence, rungs=some)
 
 
 def test_the_same_fault_after_a_reboot_is_a_replacement() -> None:
@@ -54,10 +52,8 @@ def test_a_node_is_repaired_only_so_often_a_day(rung: Rung, most: int, following
     action = {Rung.RESET: Action.RESET_GPU, Rung.REBOOT: Action.REBOOT, Rung.REPLACE: Action.REPLACE}[rung]
 
     def after(count: int, state: ActState, at: float) -> Rung | None:
-        earlier = [
-            an_act(rung, state, at=at, gate_id=f"g{-index}", id=f"old{index}", checks=("dcgm.diag",))
-            for index in range(count)
-        ]
+        old = an_act(rung, state, at=at, checks=("dcgm.diag",))
+        earlier = [replace(old, gate_id=f"g{-index}", id=f"old{index}") for index in range(count)]
         return step(a_case(action), *earlier, an_act(Rung.FENCE)).rung
 
     assert rung is after(most - 1, ActState.DONE, NOW - 3600)
@@ -71,22 +67,20 @@ def test_a_node_is_repaired_only_so_often_a_day(rung: Rung, most: int, following
 @pytest.mark.parametrize(
     ("acts", "found", "expected"),
     [
-        pytest.param((Rung.REBOOT,), FOUND, (StepKind.DO, Rung.RETURN), id="a reboot that shows"),
-        pytest.param((Rung.REBOOT,), Identity("boot-n1-0"), (StepKind.DO, Rung.PAGE), id="the same boot id"),
-        pytest.param((Rung.REBOOT,), Identity(), (StepKind.DO, Rung.PAGE), id="no boot id"),
-        pytest.param((), FOUND, (StepKind.DO, Rung.RETURN), id="somebody else's reboot"),
-        pytest.param(
-            (), Identity("boot-n1-0"), (StepKind.DO, Rung.REBOOT), id="a hard finding does not pass by itself"
-        ),
+        pytest.param((Rung.REBOOT,), FOUND, Rung.RETURN, id="a reboot that shows"),
+        pytest.param((Rung.REBOOT,), Identity("boot-n1-0"), Rung.PAGE, id="the same boot id"),
+        pytest.param((Rung.REBOOT,), Identity(), Rung.PAGE, id="no boot id"),
+        pytest.param((), FOUND, Rung.RETURN, id="somebody else's reboot"),
+        pytest.param((), Identity("boot-n1-0"), Rung.REBOOT, id="a hard finding does not pass by itself"),
     ],
 )
 def test_a_node_is_returned_if_the_re_test_passed_on_a_machine_that_shows_the_repair(
-    acts: tuple[Rung, ...], found: Identity, expected: tuple[StepKind, Rung]
+    acts: tuple[Rung, ...], found: Identity, expected: Rung
 ) -> None:
     """Otherwise it stays fenced."""
     passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=found, measured_at=NOW)
     seen = step(a_case(), an_act(Rung.FENCE), *map(an_act, acts), passed)
-    assert expected == (seen.kind, seen.rung)
+    assert (StepKind.DO, expected) == (seen.kind, seen.rung)
 
 
 def test_a_finding_that_passed_in_place_needs_no_repair() -> None:
@@ -119,7 +113,7 @@ def test_a_reboot_is_compared_with_what_was_measured_right_before_it() -> None:
     before = an_act(Rung.RECHECK, ActState.FAILED, proof=Proof.FAILED, found=seen, measured_at=NOW)
     again = an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=seen, measured_at=NOW)
     acts = (an_act(Rung.FENCE), before, an_act(Rung.REBOOT), again)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_PROVEN) == step(a_case(), *acts)
+    assert paged(Reason.NOT_PROVEN) == step(a_case(), *acts)
 
 
 @pytest.mark.parametrize(
@@ -135,17 +129,14 @@ def test_a_proof_that_does_not_count_any_more_is_made_again_once(
 ) -> None:
     """The process may have died for a day before it returned the node, and the node may have been rebooted."""
     seen = machines(**{**FENCED, **shown})
-    acts = (
-        an_act(Rung.FENCE),
-        an_act(Rung.REBOOT),
-        an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW),
-    )
+    passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW)
+    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT), passed)
     same = machines(**{**FENCED, "boot_id": FOUND.boot_id})
     assert Rung.RETURN is step(a_case(), *acts, seen=machines(**FENCED), now=NOW + 60).rung
     assert Rung.RETURN is step(a_case(), *acts, seen=same, now=NOW + 60).rung
     assert Rung.RECHECK is step(a_case(), *acts, seen=seen, now=NOW + later_s).rung
     twice = (*acts, an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=FOUND, measured_at=NOW))
-    assert Step(StepKind.DO, Rung.PAGE, Reason.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)
+    assert paged(Reason.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)
 
 
 def test_a_replacement_without_gpus_shows_by_its_instance() -> None:

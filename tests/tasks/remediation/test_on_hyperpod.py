@@ -10,12 +10,11 @@ import pytest
 
 from checks.model import SCHEMA_VERSION, Action, Profile
 from tasks.machines.base import Retest, Rung, ServiceState
-from tasks.machines.slurm import SlurmMachines
 from tasks.remediation.drive import Rechecked, Remediation
 from tasks.remediation.model import Blame, Case, Identity, Limits, Proof, Reason, RepairMode, RepairSettings
 from tasks.remediation.records import Records, with_cases
 from tasks.store.folder import FolderStore
-from tests.tasks.machines.slurm_answers import DAY, FakeNode, SlurmAnswers
+from tests.tasks.machines.slurm_answers import DAY, FakeNode, SlurmAnswers, machines
 from tests.tasks.remediation.simulated import SimulatedPeople, World
 
 BEGIN = datetime.fromisoformat(f"{DAY}T20:00:00").astimezone().timestamp()
@@ -44,7 +43,7 @@ class Site:
     pages: list[Reason] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.machines = SlurmMachines(None, self.slurm, Path("/nonexistent"), lambda _: None, hyperpod=True)
+        self.machines = machines(self.slurm, hyperpod=True)
         self.people = SimulatedPeople(World(1, hostile=False))
         self.people.page = lambda cases, reason, acts: self.pages.append(reason)  # type: ignore[method-assign]
 

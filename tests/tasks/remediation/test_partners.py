@@ -24,7 +24,7 @@ from tasks.remediation.steps import Step, StepKind
 from tests.fakes.machines import PlayedMachines, serving
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.simulated_engine import Killed
-from tests.tasks.remediation.test_steps import FENCED, NOW, a_case, an_act, machines, step
+from tests.tasks.remediation.test_steps import FENCED, NOW, a_case, an_act, machines, paged, step
 
 SILENT, REFUSED, AMBIGUOUS = EngineSilent("no answer"), ActRefused("a conflict"), ActAmbiguous("no answer")
 
@@ -101,9 +101,9 @@ def test_a_re_test_that_failed_counts_whatever_the_engine_answers_at_its_end(err
 @pytest.mark.parametrize(
     ("partners", "hours", "expected"),
     [
-        ((), 0, Step(StepKind.DO, Rung.PAGE, Reason.JOBS_RUN)),
+        ((), 0, paged(Reason.JOBS_RUN)),
         (("n2", "n3"), 23, Step(StepKind.WAIT, Rung.RECHECK, Reason.JOBS_RUN)),
-        (("n2", "n3"), 25, Step(StepKind.DO, Rung.PAGE, Reason.JOBS_RUN)),
+        (("n2", "n3"), 25, paged(Reason.JOBS_RUN)),
         (("n2", "n3", "n4"), 25, Step(StepKind.DO, Rung.RECHECK)),
     ],
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checks.culprit.topology import SWITCHES
-from checks.model import Action, Answer, Cause, Finding, Level, Outcome, Profile, Report, Skip, Verdict
+from checks.model import Action, Answer, Cause, Finding, Level, Outcome, Profile, Report, Skip
 from checks.policy import CheckPolicy, OnWarn, Over, Rule
 from tasks.gate_file.references import read_policy
 from tasks.remediation.model import Blame, Case, Proof
@@ -33,9 +34,20 @@ def condemned(report: Report) -> tuple[Case, ...]:
     return cases_of(report, verdict_of(report), "digest", "prod", "gate.toml")
 
 
+def wrong(report: Report, subject: str = "node-1/rank-2") -> Report:
+    """The report, with products of a rank that are wrong."""
+    return with_metric(report, "compute.gemm", subject, "wrong_elements", 3)
+
+
+def named(report: Report, **identity: str) -> Report:
+    """The report of machines that say more of themselves."""
+    nodes = (replace(node, identity={**node.identity, **identity}) for node in report.nodes)
+    return replace(report, nodes=tuple(nodes))
+
+
 def a_case(**more: object) -> Case:
     """The case of a node whose products are wrong."""
-    (case,) = condemned(with_metric(healthy(NODES), "compute.gemm", "node-1/rank-2", "wrong_elements", 3))
+    (case,) = condemned(wrong(healthy(NODES)))
     return replace(case, **more)  # type: ignore[arg-type]
 
 
@@ -62,12 +74,9 @@ def test_a_case_says_what_the_verdict_said() -> None:
 
 def test_the_engine_s_name_and_the_switch_are_taken() -> None:
     """What Slurm calls the node, and what fails together with it."""
-    report = with_metric(healthy(NODES), "compute.gemm", "node-1/rank-2", "wrong_elements", 3)
-    named = tuple(
-        replace(node, identity={**node.identity, "engine_node": f"ip-{node.rank}", SWITCHES: "leaf-1,core"})
-        for node in report.nodes
-    )
-    (case,) = condemned(replace(report, nodes=named))
+    report = named(wrong(healthy(NODES)), **{SWITCHES: "leaf-1,core"})
+    nodes = [replace(one, identity={**one.identity, "engine_node": f"ip-{one.rank}"}) for one in report.nodes]
+    (case,) = condemned(replace(report, nodes=tuple(nodes)))
 
     assert ("ip-1", "leaf-1", "ip-0") == (case.node, case.domain, case.partners[0])
 
@@ -75,18 +84,14 @@ def test_the_engine_s_name_and_the_switch_are_taken() -> None:
 def test_kernel_log_blame_is_hard_and_names_its_gpus() -> None:
     """If it asks for a repair; other findings have to repeat."""
     report = healthy(NODES, 4, gpus=4)
-    named = tuple(
-        replace(node, identity={**node.identity, "gpu_uuids": "GPU-a,GPU-b"}) for node in report.nodes
-    )
     verdict = verdict_of(report)
 
     def blamed(check: str, action: Action) -> Case:
         labels = ("GPU 3 (0000:b9:00.0)", "GPU 1", "GPU 3 (0000:b9:00.0)", "memory")
-        finding = Finding(
-            Level.FAIL, Cause.HARDWARE, check, "node-1", "broken", action=action, elements=labels
-        )
-        one = replace(verdict, findings=(finding,), condemned=("node-1",))
-        (case,) = cases_of(replace(report, nodes=named), one, "digest", "prod", "gate.toml")
+        finding = Finding(Level.FAIL, Cause.HARDWARE, check, "node-1", "broken", elements=labels)
+        one = replace(verdict, findings=(replace(finding, action=action),), condemned=("node-1",))
+        with_uuids = named(report, gpu_uuids="GPU-a,GPU-b")
+        (case,) = cases_of(with_uuids, one, "digest", "prod", "gate.toml")
         return case
 
     assert [(True, (3, 1))] == [(one.hard, one.gpus) for one in blamed("kernel.xid", Action.REBOOT).blames]
@@ -99,7 +104,7 @@ def test_a_verdict_that_suspects_its_policy_says_so_in_each_case() -> None:
     """Nothing is done then."""
     report = healthy(NODES)
     for rank in range(0, 2 * NODES, 2):
-        report = with_metric(report, "compute.gemm", f"node-{rank // 2}/rank-{rank}", "wrong_elements", 3)
+        report = wrong(report, f"node-{rank // 2}/rank-{rank}")
     cases = condemned(report)
 
     assert {(True, NODES)} == {(case.suspect_policy, case.condemned) for case in cases}
@@ -107,30 +112,22 @@ def test_a_verdict_that_suspects_its_policy_says_so_in_each_case() -> None:
 
 def test_a_healthy_machine_is_proven() -> None:
     """With the identity that was found."""
-    report = healthy(1)
-    renamed = replace(
-        report,
-        nodes=(replace(report.nodes[0], identity={**report.nodes[0].identity, "engine_node": "node-1"}),),
-    )
-    proof, found, _ = proof_of(a_case(), renamed, verdict_of(renamed), POLICY)
+    report = named(healthy(1), engine_node="node-1")
+    proof, found, _ = proof_of(a_case(), report, verdict_of(report), POLICY)
 
     assert (Proof.PASSED, "b-0") == (proof, found.boot_id)
 
 
 def left_out(report: Report, check: str, subject: str, skip: Skip) -> Report:
     """A check that was skipped on one subject."""
-    return with_row(
-        report,
-        check,
-        subject,
-        lambda row: replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=skip, reason="skipped"),
-    )
+    skipped: Any = {"outcome": Outcome.SKIPPED, "metrics": {}, "skip": skip, "reason": "skipped"}
+    return with_row(report, check, subject, lambda row: replace(row, **skipped))
 
 
 @pytest.mark.parametrize(
     ("change", "proof"),
     [
-        pytest.param(lambda r: with_metric(r, "compute.gemm", "node-1/rank-2", "wrong_elements", 3), Proof.FAILED, id="again"),
+        pytest.param(wrong, Proof.FAILED, id="again"),
         pytest.param(lambda r: with_metric(r, "compute.gemm", "node-1/rank-2", "gflops", 0.5), Proof.FAILED, id="otherwise"),
         pytest.param(lambda r: without_node(r, "node-1"), Proof.CANNOT_TELL, id="no report"),
         pytest.param(lambda r: without_row(r, "compute.gemm", "node-1/rank-2"), Proof.CANNOT_TELL, id="a row is missing"),
@@ -138,9 +135,7 @@ def left_out(report: Report, check: str, subject: str, skip: Skip) -> Report:
             lambda r: left_out(r, "compute.gemm", "node-1/rank-2", Skip.TOOL_MISSING), Proof.CANNOT_TELL, id="skipped"),
         pytest.param(lambda r: with_metric(r, "system.clock", "node-1", "wall_rate", 0.5), Proof.CANNOT_TELL, id="another failure"),
         pytest.param(lambda r: without_row(r, "compute.gemm", "node-0/rank-0"), Proof.CANNOT_TELL, id="the partner lacks a row"),
-        pytest.param(
-            lambda r: with_metric(r, "compute.gemm", "node-0/rank-0", "wrong_elements", 3), Proof.CANNOT_TELL, id="the partner is sick"
-        ),
+        pytest.param(lambda r: wrong(r, "node-0/rank-0"), Proof.CANNOT_TELL, id="the partner is sick"),
     ],
 )  # fmt: skip
 def test_less_than_everything_is_no_proof(change: Callable[[Report], Report], proof: Proof) -> None:
@@ -198,25 +193,20 @@ def test_no_warning_of_a_shipped_policy_is_missing_proof(on_warn: OnWarn) -> Non
     verdict = verdict_of(report, replace(POLICY, on_warn=on_warn))
     answer = {OnWarn.GO: Answer.GO, OnWarn.ASK: Answer.ASK, OnWarn.REFUSE: Answer.NO_GO}[on_warn]
     for warning in said:
-        as_it = replace(
-            report,
-            observations=tuple(
-                replace(row, check=warning.check) if row.check == "compute.gemm" else row
-                for row in report.observations
-            ),
+        rows = (
+            replace(row, check=warning.check) if row.check == "compute.gemm" else row
+            for row in report.observations
         )
+        as_it = replace(report, observations=tuple(rows))
         warned = replace(verdict, level=Level.WARN, answer=answer, findings=(warning,))
         other, same = (
             replace(case, policy=verdict.digests.policy, blames=(Blame(check, "node-1", Action.REBOOT, "broken"),))
             for check in ("compute.gemm", warning.check)
         )  # fmt: skip
-        short = warning.cause is Cause.EVIDENCE
-        assert (
-            Proof.PASSED is proof_of(other, report, warned, POLICY)[0] or warning.check == "compute.gemm"
-        ), warning
-        assert (Proof.CANNOT_TELL if short else Proof.PASSED) is proof_of(same, as_it, warned, POLICY)[0], (
-            warning
-        )
+        expected = Proof.CANNOT_TELL if warning.cause is Cause.EVIDENCE else Proof.PASSED
+        found = [proof_of(other, report, warned, POLICY)[0], proof_of(same, as_it, warned, POLICY)[0]]
+        assert Proof.PASSED is found[0] or warning.check == "compute.gemm", warning
+        assert expected is found[1], warning
     assert {"kernel.xid", "kernel.sxid", "kernel.hardware"} <= {one.check for one in said}
 
 
@@ -251,29 +241,23 @@ def test_a_re_test_by_another_policy_is_no_proof() -> None:
 def test_a_check_that_was_not_planned_is_no_proof() -> None:
     """A test between nodes needs a partner."""
     (case,) = condemned(wrong_sums(healthy(NODES)))
-    alone = healthy(1, 1)
-    named = replace(
-        alone, nodes=(replace(alone.nodes[0], identity={**alone.nodes[0].identity, "engine_node": "node-1"}),)
-    )
+    alone = named(healthy(1, 1), engine_node="node-1")
 
-    assert Proof.CANNOT_TELL is proof_of(case, named, verdict_of(named), POLICY)[0]
+    assert Proof.CANNOT_TELL is proof_of(case, alone, verdict_of(alone), POLICY)[0]
 
 
 def test_a_bad_link_to_the_partner_is_about_the_node() -> None:
     """Whatever end is to blame."""
     report = healthy(2)
-    link = Finding(
-        Level.FAIL, Cause.HARDWARE, "network.pairs", "node-0<->node-1", "slow", action=Action.INSPECT
-    )
-    verdict: Verdict = replace(verdict_of(report), findings=(link,))
+    link = Finding(Level.FAIL, Cause.HARDWARE, "network.pairs", "node-0<->node-1", "slow")
+    verdict = replace(verdict_of(report), findings=(replace(link, action=Action.INSPECT),))
 
     assert Proof.FAILED is proof_of(a_case(), report, verdict, POLICY)[0]
 
 
 def test_a_report_with_an_unreadable_time_is_stale() -> None:
     """Its evidence is of the year 1970."""
-    report = with_metric(healthy(NODES), "compute.gemm", "node-1/rank-2", "wrong_elements", 3)
-    (case,) = condemned(replace(report, measured_at="yesterday"))
+    (case,) = condemned(replace(wrong(healthy(NODES)), measured_at="yesterday"))
 
     assert 0.0 == case.judged_at
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -59,6 +59,7 @@ def machines(**n1: object) -> dict[str, Machine]:
     return made
 
 
+TAKEN = machines(service=ServiceState.OUT, holder=Holder.OTHER)
 FENCED: dict[str, object] = {"service": ServiceState.OUT, "holder": Holder.PRELAUNCH, "mark": MARK}
 
 
@@ -81,6 +82,11 @@ def step(
     return next_step(case, kept, engine, settings, now)
 
 
+def paged(reason: Reason) -> Step:
+    """A person is called."""
+    return Step(StepKind.DO, Rung.PAGE, reason)
+
+
 def test_a_node_is_fenced_first() -> None:
     """Without a question."""
     assert Step(StepKind.DO, Rung.FENCE) == step(a_case())
@@ -93,7 +99,7 @@ def test_a_node_is_fenced_first() -> None:
         pytest.param(a_case(), RepairSettings(RepairMode.PLAN), None, Reason.MODE, id="plan"),
         pytest.param(a_case(Action.NONE), ACT, None, Reason.NO_REPAIR, id="no action"),
         pytest.param(a_case(Action.RESTART_APP), ACT, None, Reason.NO_REPAIR, id="application"),
-        pytest.param(a_case(), ACT, machines(service=ServiceState.OUT, holder=Holder.OTHER), Reason.HELD_BY_OTHER, id="foreign"),
+        pytest.param(a_case(), ACT, TAKEN, Reason.HELD_BY_OTHER, id="foreign"),
         pytest.param(a_case(), ACT, machines(service=ServiceState.CHANGING), Reason.HELD_BY_OTHER, id="rebooted by others"),
         pytest.param(
             a_case(), ACT, machines(**{**FENCED, "mark": Mark("g0", "gpu")}), Reason.OTHER_CASE, id="another case"
@@ -128,7 +134,7 @@ def test_a_node_is_left_alone_and_a_person_is_called(
     case: Case, now: float, seen: dict[str, Machine] | None, journal: dict[str, object], reason: Reason
 ) -> None:
     """Something does not fit that a person has to know of."""
-    assert Step(StepKind.DO, Rung.PAGE, reason) == step(case, now=now, seen=seen, journal=journal)
+    assert paged(reason) == step(case, now=now, seen=seen, journal=journal)
 
 
 def test_evidence_counts_until_the_limits() -> None:
@@ -163,7 +169,7 @@ def test_a_repair_needs_the_same_room() -> None:
         seen[other] = Machine(other, ServiceState.OUT)
     assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), seen=seen).rung
     seen["n5"] = Machine("n5", ServiceState.OUT)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+    assert paged(Reason.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
 
 
 @pytest.mark.parametrize(
@@ -179,12 +185,9 @@ def test_step_waits_for_a_node_that_is_busy(busy: dict[str, Any], reason: Reason
 
 def test_evidence_that_a_re_test_did_not_renew_is_left_to_a_person() -> None:
     """A hard finding passed in place, on the same boot, and the verdict is too old by now."""
-    later = NOW + 2400
-    passed = an_act(
-        Rung.RECHECK, at=later, proof=Proof.PASSED, found=Identity("boot-n1-0"), measured_at=later
-    )
-    found = step(a_case(), an_act(Rung.FENCE), passed, now=later)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.STALE) == found
+    later, same = NOW + 2400, Identity("boot-n1-0")
+    passed = an_act(Rung.RECHECK, at=later, proof=Proof.PASSED, found=same, measured_at=later)
+    assert paged(Reason.STALE) == step(a_case(), an_act(Rung.FENCE), passed, now=later)
 
 
 def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_not() -> None:
@@ -221,8 +224,7 @@ def test_step_requires_permission_for_a_repair_that_is_not_free(mode: RepairMode
         return step(a_case(), fence, settings=settings, now=now, questions=(one,))
 
     assert StepKind.WAIT is after(Permission.ASKED).kind is after(Permission.ASKED, NOW + 60).kind
-    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_ALLOWED) == after(Permission.DENIED)
+    assert paged(Reason.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61) == after(Permission.DENIED)
     assert Step(StepKind.DO, Rung.REBOOT, allowed_by="U1 (Slack)") == after(Permission.ALLOWED)
     other = replace(asked, permission=Permission.ALLOWED, node="n2")
     assert StepKind.ASK is step(a_case(), fence, settings=settings, questions=(other,)).kind
@@ -238,14 +240,14 @@ def test_a_fence_that_replaces_is_asked_for_as_a_replacement() -> None:
 def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again() -> None:
     """The answer stays; what it is about is fresh when it is done."""
     allowed = RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.ALLOWED, NOW, NOW + 7200)
-    ask = replace(ACT, mode=RepairMode.ASK)
-    later = NOW + 2400
-    fence = an_act(Rung.FENCE)
-    assert Step(StepKind.DO, Rung.RECHECK) == step(
-        a_case(), fence, settings=ask, now=later, questions=(allowed,)
-    )
+    ask, later, fence = replace(ACT, mode=RepairMode.ASK), NOW + 2400, an_act(Rung.FENCE)
     again = an_act(Rung.RECHECK, ActState.FAILED, at=later, proof=Proof.FAILED, measured_at=later)
-    assert Rung.REBOOT is step(a_case(), fence, again, settings=ask, now=later, questions=(allowed,)).rung
+
+    def after(*acts: Act) -> Step:
+        return step(a_case(), *acts, settings=ask, now=later, questions=(allowed,))
+
+    assert Step(StepKind.DO, Rung.RECHECK) == after(fence)
+    assert Rung.REBOOT is after(fence, again).rung
 
 
 @pytest.mark.parametrize("state", [ActState.INTENDED, ActState.ACCEPTED, ActState.AMBIGUOUS])
@@ -268,18 +270,8 @@ def of(found: Step) -> tuple[StepKind, ActState | None]:
 def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
     """Two acts that are over."""
     fence = an_act(Rung.FENCE)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
-        a_case(), fence, an_act(Rung.REBOOT, ActState.FAILED)
-    )
-    assert Step(StepKind.DO, Rung.PAGE, Reason.ACT_REFUSED) == step(
-        a_case(), fence, an_act(Rung.REBOOT, ActState.REFUSED)
-    )
-
-
-def test_an_engine_that_was_silent_is_asked_again_a_minute_later() -> None:
-    """Each try is a record. Until then it waits (test_never_sent.py)."""
-    silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Reason.NOT_SEEN)
-    assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), silent, now=NOW + 60).rung
+    assert paged(Reason.ACT_FAILED) == step(a_case(), fence, an_act(Rung.REBOOT, ActState.FAILED))
+    assert paged(Reason.ACT_REFUSED) == step(a_case(), fence, an_act(Rung.REBOOT, ActState.REFUSED))
 
 
 def test_step_waits_for_another_repair_in_the_same_domain() -> None:
@@ -294,10 +286,8 @@ def test_step_waits_for_another_repair_in_the_same_domain() -> None:
 
 def test_too_many_acts_open_the_breaker() -> None:
     """Six within an hour; those before it was closed count no more."""
-    many = [
-        an_act(Rung.FENCE, at=NOW - 60, gate_id=f"g{-index}", id=f"f{index}", node=f"m{index}")
-        for index in range(6)
-    ]
+    fence = an_act(Rung.FENCE, at=NOW - 60)
+    many = [replace(fence, gate_id=f"g{-index}", id=f"f{index}", node=f"m{index}") for index in range(6)]
     assert StepKind.OPEN_BREAKER is step(a_case(), *many, seen=machines()).kind
     assert StepKind.DO is step(a_case(), *many[1:], seen=machines()).kind
     unknown, refused = (
@@ -312,15 +302,14 @@ def test_too_many_acts_open_the_breaker() -> None:
 
 def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -> None:
     """A node that has just started has not logged for long enough. Then a person is called."""
-    unknown = [
-        an_act(Rung.RECHECK, number=index, proof=Proof.CANNOT_TELL, measured_at=NOW) for index in (1, 2, 3)
-    ]
+    lost = an_act(Rung.RECHECK, proof=Proof.CANNOT_TELL, measured_at=NOW)
+    unknown = [replace(lost, number=index, id=f"recheck-{index}") for index in (1, 2, 3)]
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
     assert StepKind.WAIT is step(a_case(), *acts, *unknown[:1]).kind
     later = NOW + RECHECK_AFTER_S
     assert Step(StepKind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
     assert Step(StepKind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
+    assert paged(Reason.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
 
 
 FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
@@ -329,11 +318,9 @@ FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
 def test_a_re_test_that_was_interrupted_is_made_again_at_once_and_one_that_was_refused_later() -> None:
     """The process that made it is gone; the engine needs time."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
+    refused = an_act(Rung.RECHECK, ActState.REFUSED, why=Reason.ACT_REFUSED)
     assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.FAILED)).rung
-    assert (
-        StepKind.WAIT
-        is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.REFUSED, why=Reason.ACT_REFUSED)).kind
-    )
+    assert StepKind.WAIT is step(a_case(), *acts, refused).kind
 
 
 def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned() -> None:
@@ -341,21 +328,17 @@ def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned()
     passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW)
     newer = replace(a_case(), gate_id="g2", judged_at=NOW + 1)
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT), passed)
-    kept = Journal(SCHEMA_VERSION, "sim", (a_case(), newer), acts)
-    assert (
-        Rung.RECHECK is next_step(a_case(), kept, Engine(machines(**FENCED), ALL, Rung.FENCE), ACT, NOW).rung
-    )
+    journal = Journal(SCHEMA_VERSION, "sim", (a_case(), newer), acts)
+    engine = Engine(machines(**FENCED), ALL, Rung.FENCE)
+    assert Rung.RECHECK is next_step(a_case(), journal, engine, ACT, NOW).rung
 
 
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (
-            machines(service=ServiceState.OUT, holder=Holder.OTHER),
-            Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER),
-        ),
+        (TAKEN, Step(StepKind.CLOSE, reason=Reason.HELD_BY_OTHER)),
         (machines(**{**FENCED, "mark": Mark("g0", "x")}), Step(StepKind.CLOSE, reason=Reason.OTHER_CASE)),
-        (machines(), Step(StepKind.DO, Rung.PAGE, Reason.RETURNED_BY_OTHER)),
+        (machines(), paged(Reason.RETURNED_BY_OTHER)),
         (machines(service=ServiceState.UNKNOWN), Step(StepKind.WAIT, reason=Reason.NOT_SEEN)),
     ],
 )
@@ -369,9 +352,8 @@ def test_a_node_that_was_taken_from_us_is_not_touched_any_more(
 def test_a_repair_that_failed_is_told_also_of_a_node_that_is_not_seen() -> None:
     """HyperPod shows it as failed."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REPLACE, ActState.FAILED))
-    assert Step(StepKind.DO, Rung.PAGE, Reason.ACT_FAILED) == step(
-        a_case(), *acts, seen=machines(service=ServiceState.UNKNOWN)
-    )
+    unseen = machines(service=ServiceState.UNKNOWN)
+    assert paged(Reason.ACT_FAILED) == step(a_case(), *acts, seen=unseen)
 
 
 def test_a_repaired_node_that_its_engine_gave_back_is_fenced_again_and_tested() -> None:
@@ -383,9 +365,7 @@ def test_a_repaired_node_that_its_engine_gave_back_is_fenced_again_and_tested() 
 
 def test_a_page_that_was_not_finished_is_sent_again_and_then_the_case_ends() -> None:
     """Its process may have died in between."""
-    page: Callable[[ActState], Act] = lambda state: an_act(Rung.PAGE, state, why=Reason.STALE)  # noqa: E731
-    assert Step(StepKind.DO, Rung.PAGE, Reason.STALE) == step(a_case(), page(ActState.INTENDED))
-    assert Step(StepKind.CLOSE, reason=Reason.STALE) == step(a_case(), page(ActState.DONE))
-    assert Step(StepKind.CLOSE, reason=Reason.PROVEN) == step(
-        a_case(), an_act(Rung.FENCE), an_act(Rung.RETURN)
-    )
+    page, over = an_act(Rung.PAGE, why=Reason.STALE), (an_act(Rung.FENCE), an_act(Rung.RETURN))
+    assert paged(Reason.STALE) == step(a_case(), replace(page, state=ActState.INTENDED))
+    assert Step(StepKind.CLOSE, reason=Reason.STALE) == step(a_case(), page)
+    assert Step(StepKind.CLOSE, reason=Reason.PROVEN) == step(a_case(), *over)

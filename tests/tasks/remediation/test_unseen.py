@@ -9,7 +9,7 @@ import pytest
 from tasks.machines.base import Holder, Rung, ServiceState
 from tasks.remediation.model import Reason, RepairMode
 from tasks.remediation.steps import Step, StepKind
-from tests.tasks.remediation.test_steps import ACT, FENCED, MARK, NOW, a_case, an_act, machines, step
+from tests.tasks.remediation.test_steps import ACT, FENCED, MARK, NOW, a_case, an_act, machines, paged, step
 
 
 @pytest.mark.parametrize("service", ServiceState)
@@ -40,4 +40,4 @@ def test_a_node_that_is_not_seen_for_an_hour_is_left_to_a_person() -> None:
     """A replacement takes half of that."""
     gone, fence = machines(service=ServiceState.GONE), an_act(Rung.FENCE)
     assert Step(StepKind.WAIT, reason=Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3600)
-    assert Step(StepKind.DO, Rung.PAGE, Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)
+    assert paged(Reason.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)

@@ -42,9 +42,8 @@ def between(
                 sources.append(a * rails + rail)
                 targets.append(b * rails + rail)
                 values.append(40 * source.uniform(0.97, 1.02) * share)
-    return shown(
-        Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, tuple(parts), sources, targets, values)
-    )
+    matrix = ("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, tuple(parts))
+    return shown(Matrix(*matrix, sources, targets, values))
 
 
 def inside(nodes: int, gpus: int, bad: Collection[tuple[int, int]] = (), seed: int = 2) -> DecodedMatrix:

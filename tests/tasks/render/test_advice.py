@@ -62,9 +62,8 @@ def test_a_remedy_is_said_once_per_check() -> None:
     )
     verdict = replace(verdict_of(wrong_sums(healthy())), findings=findings)
 
-    assert [healed, "", "The same as for node-0, rank 0 above.", healed] == [
-        one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)
-    ]
+    remedies = [one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)]
+    assert [healed, "", "The same as for node-0, rank 0 above.", healed] == remedies
     assert [2, 2] == [page(None, verdict, "local").count(healed) for page in (html, terminal)]
 
 
@@ -80,21 +79,16 @@ def test_missing_evidence_beside_a_failure_of_its_check_has_no_remedy() -> None:
     )
     verdict = replace(verdict_of(wrong_sums(healthy())), findings=(bad, missing, other))
 
-    assert ["Replace the node.", "", "Run the gate again."] == [
-        one.remedy for one in advised(gathered(verdict.findings), verdict, NO_CONTEXT)
-    ]
+    remedies = [one.remedy for one in advised(gathered(verdict.findings), verdict, NO_CONTEXT)]
+    assert ["Replace the node.", "", "Run the gate again."] == remedies
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_remedy_for_a_check_that_all_nodes_fail_begins_with_the_threshold(nodes: int) -> None:
     """And then to what a single node would need; one node of two is looked at itself."""
     remedy = "End other programs."
-    findings = tuple(
-        Finding(
-            Level.FAIL, Cause.CONFIGURATION, "system.resources", f"node-{n}", "has too little", "", remedy
-        )
-        for n in range(nodes)
-    )
+    found = Finding(Level.FAIL, Cause.CONFIGURATION, "system.resources", "", "has too little", "", remedy)
+    findings = tuple(replace(found, subject=f"node-{n}") for n in range(nodes))
     verdict = replace(verdict_of(wrong_sums(healthy())), findings=findings)
     (said,) = [one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)]
 

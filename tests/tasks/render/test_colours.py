@@ -56,17 +56,15 @@ def distance(one: str, other: str, sight: str) -> float:
 
 def contrast(one: str, other: str) -> float:
     """As WCAG 2.2 defines it."""
-    low, high = sorted(
-        sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), _linear(x), strict=True)) for x in (one, other)
-    )
+    weights = (0.2126, 0.7152, 0.0722)
+    low, high = sorted(sum(w * c for w, c in zip(weights, _linear(x), strict=True)) for x in (one, other))
     return (high + 0.05) / (low + 0.05)
 
 
 def light() -> dict[str, str]:
     """The colours of the light scheme by name, such as "fail-fill" and "fail-ink"."""
-    return dict(
-        re.findall(r"--([a-z0-9-]+):\s*(#[0-9a-f]{6})", STYLE.read_text("utf-8").partition("@media")[0])
-    )
+    text = STYLE.read_text(encoding="utf-8").partition("@media")[0]
+    return dict(re.findall(r"--([a-z0-9-]+):\s*(#[0-9a-f]{6})", text))
 
 
 def dark() -> dict[str, str]:
@@ -77,9 +75,8 @@ def dark() -> dict[str, str]:
 
 def shades() -> list[tuple[str, str]]:
     """(fill, ink) of each step of a heat map, the slowest first."""
-    rules = re.findall(
-        r"\.h(\d) \{ --fill: (#[0-9a-f]{6}); --ink: (#[0-9a-f]{6}); \}", STYLE.read_text("utf-8")
-    )
+    rule = r"\.h(\d) \{ --fill: (#[0-9a-f]{6}); --ink: (#[0-9a-f]{6}); \}"
+    rules = re.findall(rule, STYLE.read_text("utf-8"))
     return [(fill, ink) for _, fill, ink in sorted(rules)]
 
 
@@ -88,9 +85,7 @@ def shades() -> list[tuple[str, str]]:
 def test_no_two_verdicts_look_alike(scheme: dict[str, str], sight: str) -> None:
     """Ten times what is just noticeable between any two; a cell that was skipped is apart from all of them."""
     fills = {tone: scheme[f"{tone}-fill"] for tone in (*TONES, "skipped")}
-    apart = {
-        (a, b): distance(fills[a], fills[b], sight) for a, b in itertools.combinations(fills, 2)
-    }  # fmt: skip
+    apart = {(a, b): distance(fills[a], fills[b], sight) for a, b in itertools.combinations(fills, 2)}
 
     assert {} == {pair: d for pair, d in apart.items() if "skipped" not in pair and d < 10 * NOTICEABLE}
     assert min(apart.values()) > 3 * NOTICEABLE

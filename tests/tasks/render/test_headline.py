@@ -63,9 +63,8 @@ def test_a_page_names_some_of_many() -> None:
     """A headline only counts them."""
     (item,) = gathered([_found(f"node-{n}", "has ECC off", is_predicate=True) for n in range(37)])
 
-    assert sentence(item, names=True) == (
-        "37 nodes (node-0, node-1, node-2, node-3, node-4, node-5 and 31 more) have ECC off"
-    )
+    text = "37 nodes (node-0, node-1, node-2, node-3, node-4, node-5 and 31 more) have ECC off"
+    assert text == sentence(item, names=True)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +72,10 @@ def test_a_page_names_some_of_many() -> None:
 )
 def test_failure_of_all_nodes_is_blamed_on_image_or_policy(causes: tuple[Cause, Cause]) -> None:
     """A threshold that is too high, or an image that is wrong; missing evidence is no failure of a node."""
-    verdict = replace(
-        verdict_of(wrong_sums(healthy())),
-        condemned=(),
-        findings=tuple(
-            replace(
-                _found(f"node-{place}/rank-{2 * place}", "reaches 103.3 GFLOP/s", "compute.gemm"), cause=cause
-            )
-            for place, cause in enumerate(causes)
-        ),
-    )
+    subjects = ("node-0/rank-0", "node-1/rank-2")
+    slow = [_found(one, "reaches 103.3 GFLOP/s", "compute.gemm") for one in subjects]
+    findings = tuple(replace(one, cause=cause) for one, cause in zip(slow, causes, strict=True))
+    verdict = replace(verdict_of(wrong_sums(healthy())), condemned=(), findings=findings)
     alike = causes[1] is Cause.CONFIGURATION
 
     assert failed_everywhere(verdict) == (("compute.gemm",) if alike else ())
@@ -96,27 +89,25 @@ def test_failure_of_all_nodes_is_blamed_on_image_or_policy(causes: tuple[Cause, 
 def test_a_node_that_fails_what_others_pass_is_to_blame_all_the_same() -> None:
     """Beside a threshold that nobody meets."""
     verdict = verdict_of(wrong_sums(healthy()))
-    alike = [
-        replace(_found(f"node-{n}", "has 19 GiB", "host.memory"), cause=Cause.CONFIGURATION) for n in range(2)
-    ]
-    own = replace(_found("node-1", "has ECC off", is_predicate=True), cause=Cause.CONFIGURATION)
+    alike = [_found(f"node-{n}", "has 19 GiB", "host.memory") for n in range(2)]
+    found = (*alike, _found("node-1", "has ECC off", is_predicate=True))
+    wrong = tuple(replace(one, cause=Cause.CONFIGURATION) for one in found)
 
-    assert culprits(replace(verdict, condemned=(), findings=(*alike, own))) == ("node-1",)
+    assert culprits(replace(verdict, condemned=(), findings=wrong)) == ("node-1",)
 
 
 def _warned(*findings: Finding) -> str:
-    verdict = replace(verdict_of(healthy()), level=Level.WARN, findings=findings)
+    warnings = tuple(replace(one, level=Level.WARN) for one in findings)
+    verdict = replace(verdict_of(healthy()), level=Level.WARN, findings=warnings)
     return headline(verdict, "local").partition("observations; ")[2]
 
 
 def test_a_go_names_its_first_warning_in_short() -> None:
     """The finding itself stands below: why, how bad, and what to do."""
-    long = replace(_found("cluster", "node-1 was busy: " + "x" * 200, "collective.pairs"), level=Level.WARN)
-    odd = replace(_found("node-1/rank-3", "is slow"), level=Level.WARN)
-    report = replace(_found("node-1", "the clock is odd", "report"), level=Level.WARN)
-    lost = replace(
-        not_measured("gpu.ecc", "node-1", Unmeasured("", "no driver"), Level.FAIL), level=Level.WARN
-    )
+    long = _found("cluster", "node-1 was busy: " + "x" * 200, "collective.pairs")
+    odd = _found("node-1/rank-3", "is slow")
+    report = _found("node-1", "the clock is odd", "report")
+    lost = not_measured("gpu.ecc", "node-1", Unmeasured("", "no driver"), Level.FAIL)
 
     assert "1 warning: collective.pairs on the cluster" == _warned(long)
     assert "2 warnings, first collective.pairs on the cluster" == _warned(long, odd)
@@ -130,13 +121,10 @@ def test_cannot_tell_says_that_evidence_is_missing_only_where_it_is() -> None:
     busy = replace(_found("node-1", "node-1 was busy"), cause=Cause.EVIDENCE)
     lost = not_measured("gpu.ecc", "node-1", Unmeasured("", "no driver"), Level.FAIL)
     whole = replace(verdict_of(healthy()), answer=Answer.CANNOT_TELL, level=Level.FAIL)
-    partly = replace(
-        whole, coverage=replace(whole.coverage, checks=replace(whole.coverage.checks, observed=1))
-    )
+    checks = replace(whole.coverage.checks, observed=1)
+    partly = replace(whole, findings=(busy,), coverage=replace(whole.coverage, checks=checks))
 
-    assert "everything was measured, but some of the measurements prove nothing" in explanation(
-        replace(whole, findings=(busy,))
-    )
-    assert "evidence is missing" in explanation(replace(whole, findings=(busy, lost)))
-    assert "evidence is missing" in explanation(replace(partly, findings=(busy,)))
-    assert "evidence is missing" in explanation(whole)
+    text = explanation(replace(whole, findings=(busy,)))
+    assert "everything was measured, but some of the measurements prove nothing" in text
+    for one in (replace(whole, findings=(busy, lost)), partly, whole):
+        assert "evidence is missing" in explanation(one)

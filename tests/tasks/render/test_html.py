@@ -52,49 +52,21 @@ def test_the_page_is_headed_by_how_the_gate_ended() -> None:
     assert 1 == same.count('class="said"') == page.count('class="said"')
 
 
-def test_a_page_of_a_training_that_failed_is_not_green() -> None:
-    """Whatever the verdict was."""
-    verdict = verdict_of(healthy())
-    ended = replace(NO_CONTEXT, first_line="TRAINING FAILED local: exit code 1", failed="exit code 1")
-    tones = [
-        re.findall('<header class="answer (.*?)">', html(healthy(), verdict, "local", one))
-        for one in (NO_CONTEXT, ended)
-    ]
-
-    assert [["pass"], ["fail"]] == tones
-
-
 def _page(link: str) -> str:
-    gates = (
-        PastGate("g-1", "2026-11-21T08:00:00Z", Answer.GO, "", link=link),
-        PastGate("g-2", "", Answer.NO_GO, "", True),
-    )
+    before = PastGate("g-1", "2026-11-21T08:00:00Z", Answer.GO, "", link=link)
+    gates = (before, PastGate("g-2", "", Answer.NO_GO, "", True))
     return html(REPORT, verdict_of(REPORT), "local", replace(NO_CONTEXT, past=GateHistory(gates)))
 
 
-@pytest.mark.parametrize(
-    "link", ["../g-1/report.html", "https://console.aws.amazon.com/s3/object/b?prefix=gates/g-1/report.html"]
-)
+LINKS = ("../g-1/report.html", "https://console.aws.amazon.com/s3/object/b?prefix=gates/g-1/report.html")
+NO_LINKS = ("javascript:alert(1)", "data:text/html,x", "//e.example", "http://e.example", "../a b", "")
+
+
+@pytest.mark.parametrize("link", (*LINKS, *NO_LINKS, "../" + "a" * 2000))
 def test_the_gate_before_is_a_link(link: str) -> None:
-    """To its page in the store."""
-    assert f'<a href="{link}">Previous gate</a>: g-1, GO' in _page(link)
-
-
-@pytest.mark.parametrize(
-    "link",
-    [
-        "javascript:alert(1)",
-        "data:text/html,x",
-        "//e.example",
-        "http://e.example",
-        "../a b",
-        "",
-        "../" + "a" * 2000,
-    ],
-)
-def test_previous_gate_without_a_store_page_is_named_without_a_link(link: str) -> None:
-    """The gate is named all the same."""
-    assert "Previous gate: g-1, GO" in _page(link)
+    """To its page in the store; without such a page it is named all the same."""
+    name = f'<a href="{link}">Previous gate</a>' if link in LINKS else "Previous gate"
+    assert f"{name}: g-1, GO" in _page(link)
 
 
 def test_a_gate_that_failed_after_its_go_is_not_shown_as_a_go() -> None:
@@ -111,6 +83,9 @@ def test_a_gate_that_failed_after_its_go_is_not_shown_as_a_go() -> None:
     assert "3 gates, 1 go, 1 training failed, 1 cancelled" == past.said
     assert "Previous gate: g-1, TRAINING FAILED" in page and '<li class="fail">' in page
     assert '<li class="skipped" aria-current="true"' in page and '<header class="answer skipped">' in page
+    for tone, context in (("pass", NO_CONTEXT), ("fail", replace(NO_CONTEXT, failed="exit code 1"))):
+        page = html(healthy(), verdict_of(healthy()), "local", context)
+        assert f'<header class="answer {tone}">' in page
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "junit"])
@@ -128,9 +103,8 @@ def test_a_gate_in_one_image_names_it_once() -> None:
     """And one in none says nothing."""
     report = replace(healthy(2, 1), images=Images(TRAINER, TRAINER))
 
-    assert f"image of the checks and the training: {TRAINER}\n" in text_of(
-        report, verdict_of(report), "c", "text", NO_CONTEXT
-    )
+    text = text_of(report, verdict_of(report), "c", "text", NO_CONTEXT)
+    assert f"image of the checks and the training: {TRAINER}\n" in text
     assert "image" not in text_of(healthy(2, 1), verdict_of(healthy(2, 1)), "c", "text", NO_CONTEXT)
 
 
@@ -140,13 +114,18 @@ def test_the_documents_have_fields_for_them() -> None:
     document = json.loads(text_of(report, verdict_of(report), "c", "json", NO_CONTEXT))
 
     assert document["raised"] == ["training.smoke.steps=200"]
-    assert document["images"] == {
-        "checks": {"image": OWN, "digest": DIGEST},
-        "training": {"image": TRAINER, "digest": None},
-    }
+    assert document["images"]["checks"] == {"image": OWN, "digest": DIGEST}
+    assert document["images"]["training"] == {"image": TRAINER, "digest": None}
     again = load(dump(report))
     assert (again.images, again.raised) == (report.images, report.raised)
     assert b"images" not in dump(healthy(2, 1)) and images_json(None) is None
+
+
+def _context(options: dict[str, Any], training: dict[str, str], placement: Placement) -> GateContext:
+    own = SimpleNamespace(**{"image": "", "model_trainer": "", **training})
+    gate = SimpleNamespace(cluster=SimpleNamespace(options=options), training=own)
+    made = SimpleNamespace(gate=gate, launcher=SimpleNamespace(placement=placement))
+    return cast(GateContext, made)
 
 
 @pytest.mark.parametrize(
@@ -164,28 +143,14 @@ def test_which_images_a_gate_names(
     options: dict[str, Any], training: dict[str, str], placement: Placement, images: Images | None
 ) -> None:
     """The training's own where it has one; in one job the checks run in it as well."""
-    gate = SimpleNamespace(
-        cluster=SimpleNamespace(options=options),
-        training=SimpleNamespace(**{"image": "", "model_trainer": "", **training}),
-    )
-    context = SimpleNamespace(gate=gate, launcher=SimpleNamespace(placement=placement))
-
-    assert images_of(cast(GateContext, context)) == images
+    assert images_of(_context(options, training, placement)) == images
 
 
 def test_a_gate_that_uses_an_earlier_pass_trains_in_its_own_image() -> None:
     """The report names the one in which the earlier gate trained."""
     report = replace(healthy(2, 1), images=Images(OWN, "registry/yesterday:1"))
-    session = SimpleNamespace(
-        context=SimpleNamespace(
-            gate=SimpleNamespace(
-                cluster=SimpleNamespace(options={"image": OWN}),
-                training=SimpleNamespace(image=TRAINER, model_trainer=""),
-            ),
-            launcher=SimpleNamespace(placement=Placement.PINNED),
-        )
-    )
-    images = judge._images(cast(Session, session), report)
+    context = _context({"image": OWN}, {"image": TRAINER}, Placement.PINNED)
+    images = judge._images(cast(Session, SimpleNamespace(context=context)), report)
 
     assert images == Images(OWN, TRAINER)
     page = terminal(report, verdict_of(report), "c", context=VerdictContext(images=images))

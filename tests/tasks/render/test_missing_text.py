@@ -73,16 +73,7 @@ def test_few_causes_are_shown_whole() -> None:
 
 def test_failed_finding_stays_whole_beside_missing_evidence() -> None:
     """A broken part is not hidden among the causes."""
-    broken = Finding(
-        Level.FAIL,
-        Cause.HARDWARE,
-        "gpu.ecc",
-        "node-2",
-        "has 3 errors",
-        "counter 3",
-        "Replace it.",
-        is_predicate=True,
-    )
+    broken = Finding(Level.FAIL, Cause.HARDWARE, "gpu.ecc", "node-2", "has 3 errors", "", "Replace it.")
     whole, rest = parted(gathered((many().findings[0], broken, *many().findings[1:])))
 
     assert "gpu.ecc" in {item.check for item in whole} and len(rest) == 9
@@ -110,15 +101,12 @@ def test_findings_after_a_silent_node_are_folded_below_it() -> None:
     text, page = terminal(report, verdict, "local", 140), html(report, verdict, "local")
     summary = markdown(report, verdict, "local")
 
-    assert text.splitlines()[0].endswith(
-        "node-1 sent an incomplete report (its process was ended by SIGKILL)"
-    )
+    ended = "node-1 sent an incomplete report (its process was ended by SIGKILL)"
+    assert text.splitlines()[0].endswith(ended)
     assert 1 == sum(line.strip().startswith("do: ") for line in text.splitlines())
     assert "7 other findings follow from the silence of node-1, and need no remedy of their own:" in text
-    assert (
-        1 == page.count("<strong>Do:</strong>")
-        and "7 other findings follow from the silence of node-1" in page
-    )
+    assert 1 == page.count("<strong>Do:</strong>")
+    assert "7 other findings follow from the silence of node-1" in page
     assert "7 other findings follow from the silence of node-1:" in summary
     assert ["node-1", "node-0"] == [one.name for one in node_lines(report, verdict)][:2]
     assert 1 == len(items_of(verdict, NO_CONTEXT))
@@ -127,10 +115,8 @@ def test_findings_after_a_silent_node_are_folded_below_it() -> None:
 def test_a_cell_does_not_say_that_a_check_passed_of_which_all_values_are_bad() -> None:
     """A finding about the cluster is about every node then; where it names some, or proves nothing, the others passed."""
     report = healthy(3, 2)
-    slow = Finding(
-        Level.FAIL, Cause.CONFIGURATION, "compute.gemm", CLUSTER, "all 6 are affected", metric="gflops"
-    )
-    verdict = verdict_of(report)
+    found = Finding(Level.FAIL, Cause.CONFIGURATION, "compute.gemm", CLUSTER, "all 6 are affected")
+    slow, verdict = replace(found, metric="gflops"), verdict_of(report)
 
     def cells(finding: Finding) -> set[State]:
         lines = node_lines(report, replace(verdict, findings=(finding,)))
@@ -146,11 +132,9 @@ def test_a_cell_does_not_say_that_a_check_passed_of_which_all_values_are_bad() -
 @pytest.mark.parametrize("head", ["", "DCGM 4.2.3, driver 570.133.20\n"])
 def test_the_elements_of_the_finding_stand_above_the_others(bad: tuple[str, ...], head: str) -> None:
     evidence = head + "\n".join(f"{gpu}: persistence=1\n    a line of {gpu[:6]}" for gpu in GPUS)
-    finding = Finding(
-        Level.FAIL, Cause.HARDWARE, "gpu.modes", "node-0", "has it off", evidence, "", elements=bad
-    )
+    finding = Finding(Level.FAIL, Cause.HARDWARE, "gpu.modes", "node-0", "has it off", evidence)
 
-    shown = gathered([finding])[0].evidence[0][1].splitlines()
+    shown = gathered([replace(finding, elements=bad)])[0].evidence[0][1].splitlines()
 
     assert shown[: 2 * len(bad) : 2] == [f"{gpu}: persistence=1" for gpu in bad]
     assert sorted(shown) == sorted(evidence.splitlines())
@@ -168,9 +152,7 @@ def test_evidence_that_names_no_element_keeps_its_order(elements: tuple[str, ...
 def test_the_headline_and_the_list_count_alike(notes: int) -> None:
     findings = [missing(f"own.check{number}", "node-0", f"reason {number}") for number in range(12)]
     findings += [missing(f"note.{number}", "node-0", f"note {number}", Level.PASS) for number in range(notes)]
-    verdict = replace(
-        verdict_of(healthy()), level=Level.FAIL, answer=Answer.CANNOT_TELL, findings=tuple(findings)
-    )
+    verdict = replace(verdict_of(healthy()), answer=Answer.CANNOT_TELL, findings=tuple(findings))
     _, others = parted(gathered(verdict.findings))
 
     assert "(and 11 more findings)" in terminal(None, verdict, "gate", 140)

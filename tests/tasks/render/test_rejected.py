@@ -10,23 +10,13 @@ import pytest
 
 from checks.exit_codes import RejectionKind
 from tasks.gate_file.read import GateFileError, OverrideError, read_gate_file
-from tasks.render.rejected import (
-    Rejection,
-    annotation,
-    cancelled,
-    end_annotation,
-    html,
-    junit,
-    markdown,
-    of,
-    sentence,
-)
+from tasks.render import rejected
+from tasks.render.rejected import Rejection, annotation, end_annotation, html, junit, markdown, of, sentence
 
 LINE = Rejection("gates/a.toml", 5, "cluster.lancher", "unknown key", "launcher")
 NOWHERE = Rejection("", None, "", "the store cannot be written", None)
-HOSTILE = Rejection(
-    "a\n::warning::b,c.toml", 1, "<b>k</b>", "<script>x</script>\x1b[31m | `y`", "%0A::error::"
-)
+MARKUP = "<script>x</script>\x1b[31m | `y`"
+HOSTILE = Rejection("a\n::warning::b,c.toml", 1, "<b>k</b>", MARKUP, "%0A::error::")
 
 
 def test_the_sentence_names_the_file_the_line_and_the_nearest_key() -> None:
@@ -61,14 +51,10 @@ def test_a_line_for_github_names_the_file_below_the_workspace() -> None:
     """GitHub shows it in the file, at the line."""
     here = Rejection("/w/repo/gates/a.toml", 5, "cluster.lancher", "unknown key", None)
 
-    assert annotation(here, "/w/repo") == (
-        "::error file=gates/a.toml,line=5,title=Prelaunch rejected the request::"
-        "gates/a.toml, line 5: cluster.lancher: unknown key."
-    )
-    assert (
-        annotation(NOWHERE, "")
-        == "::error title=Prelaunch rejected the request::the store cannot be written."
-    )
+    title = "title=Prelaunch rejected the request"
+    reason = "gates/a.toml, line 5: cluster.lancher: unknown key."
+    assert annotation(here, "/w/repo") == f"::error file=gates/a.toml,line=5,{title}::{reason}"
+    assert annotation(NOWHERE, "") == f"::error {title}::the store cannot be written."
 
 
 @pytest.mark.parametrize("file", ["overrides (--set)", "gates/a.toml with overrides (--set)"])
@@ -100,13 +86,11 @@ def test_the_end_of_a_gate_is_one_line_for_github() -> None:
     """Whatever a node calls itself."""
     hostile = "NO-GO a: node%0A\n::add-mask::x\r, rank 3 computes wrong sums"
 
-    assert end_annotation(hostile, is_error=True) == (
-        "::error title=Prelaunch%3A the gate did not end well::"
-        "NO-GO a: node%250A : :add-mask::x\\r, rank 3 computes wrong sums"
-    )
-    assert end_annotation("GO a", ("it is no g5.\r::error::x",), is_error=False) == (
-        "::warning title=Prelaunch%3A a GO with warnings::GO a%0Ait is no g5.\\r: :error::x"
-    )
+    inert = "NO-GO a: node%250A : :add-mask::x\\r, rank 3 computes wrong sums"
+    error = f"::error title=Prelaunch%3A the gate did not end well::{inert}"
+    warning = "::warning title=Prelaunch%3A a GO with warnings::GO a%0Ait is no g5.\\r: :error::x"
+    assert error == end_annotation(hostile, is_error=True)
+    assert warning == end_annotation("GO a", ("it is no g5.\r::error::x",), is_error=False)
 
 
 def test_rejection_text_contains_no_markup_or_command() -> None:
@@ -115,9 +99,8 @@ def test_rejection_text_contains_no_markup_or_command() -> None:
     assert "\x1b" not in markdown(HOSTILE, "n") + junit(HOSTILE, "n") + html(HOSTILE, "n")
     made = annotation(HOSTILE, "")
     assert made.count("\n") == 0 and made.startswith("::error file=a")
-    assert made.split("::")[1].endswith("title=Prelaunch rejected the request"), (
-        "the first :: after it begins the message"
-    )
+    # The first :: after it begins the message.
+    assert made.split("::")[1].endswith("title=Prelaunch rejected the request")
 
 
 GATE = """# a comment: [cluster]
@@ -176,7 +159,8 @@ def test_a_value_that_was_set_on_the_command_line_has_no_line(tmp_path: Path) ->
 
 def test_a_cancelled_gate_is_no_verdict_and_says_what_was_measured() -> None:
     """In every format, with neither the count of an empty report nor the word of a verdict."""
-    one = cancelled("cancelled by SIGINT. By then 12 of 66 observations had been made (node-0 12 of 33)")
+    by_then = "By then 12 of 66 observations had been made (node-0 12 of 33)"
+    one = rejected.cancelled(f"cancelled by SIGINT. {by_then}")
     made = (markdown(one, "alpha"), html(one, "alpha"), junit(one, "alpha"))
 
     assert made[0].startswith("# CANCELLED alpha\n")

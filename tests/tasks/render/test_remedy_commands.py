@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,11 @@ def _verdict(finding: Finding, suspect: bool = False) -> Verdict:
     return Verdict(Level.FAIL, Answer.NO_GO, FULL, (finding,), ("node-1",), suspect, digests)
 
 
+def typed(finding: Finding, place: RemedyContext, suspect: bool = False) -> tuple[str, ...]:
+    """The commands for the finding's own subject."""
+    return commands(finding, finding.subject, _verdict(finding, suspect), place)
+
+
 def _finding(
     subject: str = "node-1",
     action: Action = Action.REPLACE,
@@ -36,6 +42,7 @@ def _finding(
 
 DRAIN = "scontrol update nodename=node-1 state=drain reason='prelaunch: gpu.row_remap'"
 REBOOT = "scontrol reboot ASAP nextstate=DOWN reason='prelaunch: gpu.row_remap' node-1"
+STATE_FAIL = "scontrol update nodename=node-1 state=fail reason=Action:"
 LABEL = "kubectl label node node-1 sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite"
 RELEASE = "aws sagemaker update-training-job --training-job-name gate-1-check-1 --resource-config KeepAlivePeriodInSeconds=0"
 
@@ -48,12 +55,8 @@ RELEASE = "aws sagemaker update-training-job --training-job-name gate-1-check-1 
         ("slurm", Action.REBOOT, REBOOT),
         ("hyperpod", Action.REPLACE, LABEL),
         ("hyperpod", Action.CONTACT, "kubectl cordon node-1"),
-        ("hyperpod-slurm", Action.REBOOT, "scontrol update nodename=node-1 state=fail reason=Action:Reboot"),
-        (
-            "hyperpod-slurm",
-            Action.REPLACE,
-            "scontrol update nodename=node-1 state=fail reason=Action:Replace",
-        ),
+        ("hyperpod-slurm", Action.REBOOT, STATE_FAIL + "Reboot"),
+        ("hyperpod-slurm", Action.REPLACE, STATE_FAIL + "Replace"),
         ("hyperpod-slurm", Action.CONTACT, DRAIN),
         ("sagemaker", Action.REPLACE, RELEASE),
         ("", Action.REPLACE, ""),
@@ -64,7 +67,7 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
     """The node, the GPU, the reason and the job are filled in; without a launcher nothing is guessed."""
     finding = _finding(action=action)
     place = RemedyContext(launcher, "p5.48xlarge", "gate-1-check-1")
-    assert tuple(filter(None, (expected,))) == commands(finding, finding.subject, _verdict(finding), place)
+    assert tuple(filter(None, (expected,))) == typed(finding, place)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
 def test_drain_command_is_not_offered_without_a_machine_fault(subject: str, cause: Cause) -> None:
     """A link, the cluster, missing evidence and a wrong setting take no node out."""
     finding = _finding(subject, cause=cause)
-    assert () == commands(finding, finding.subject, _verdict(finding), RemedyContext("slurm"))
+    assert () == typed(finding, RemedyContext("slurm"))
 
 
 def test_remedy_command_is_not_offered_without_a_clear_target() -> None:
@@ -87,14 +90,9 @@ def test_remedy_command_is_not_offered_without_a_clear_target() -> None:
     replaced, unnamed = _finding(), _finding(action=Action.RESET_GPU, elements=())
     listed = replace(_finding(action=Action.RESET_GPU, elements=("[3]",)), evidence="GPU 0: well")
 
-    assert () == commands(
-        replaced, replaced.subject, _verdict(replaced, suspect=True), RemedyContext("slurm")
-    )
-    assert () == commands(unnamed, unnamed.subject, _verdict(unnamed), RemedyContext("local"))
-    assert () == commands(listed, listed.subject, _verdict(listed), RemedyContext("local"))
-    assert () == commands(
-        replaced, replaced.subject, _verdict(replaced), RemedyContext("sagemaker", "p5.48xlarge")
-    )
+    assert () == typed(replaced, RemedyContext("slurm"), suspect=True)
+    assert () == typed(unnamed, RemedyContext("local")) == typed(listed, RemedyContext("local"))
+    assert () == typed(replaced, RemedyContext("sagemaker", "p5.48xlarge"))
 
 
 @pytest.mark.parametrize(
@@ -107,18 +105,15 @@ def test_remedy_command_is_not_offered_without_a_clear_target() -> None:
 )
 def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], gpus: str) -> None:
     """All of the finding's elements that are GPUs, and none that is only mentioned in its message or its evidence."""
-    finding = replace(
-        _finding(action=Action.RESET_GPU, elements=elements), evidence="GPU 0: well\nGPU 3: remap pending"
-    )
-    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == commands(
-        finding, finding.subject, _verdict(finding), RemedyContext("local")
-    )
+    finding = _finding(action=Action.RESET_GPU, elements=elements)
+    finding = replace(finding, evidence="GPU 0: well\nGPU 3: remap pending")
+    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == typed(finding, RemedyContext("local"))
 
 
 def test_a_hostile_node_name_is_quoted() -> None:
     """It comes from a report, and is pasted into a shell."""
     finding = _finding("node; rm -rf ~")
-    (said,) = commands(finding, finding.subject, _verdict(finding), RemedyContext("slurm"))
+    (said,) = typed(finding, RemedyContext("slurm"))
     assert "nodename='node; rm -rf ~'" in said
 
 
@@ -135,13 +130,9 @@ def test_a_hostile_node_name_is_quoted() -> None:
 )
 def test_no_engine_is_told_the_commands_of_another(program: str, engines: set[str]) -> None:
     """Where there is no Slurm there is no scontrol."""
-    said = {
-        name
-        for name, rows in COMMANDS.items()
-        if any(program in line for row in rows.values() for line in row)
-    }
+    said = {name: [line for row in rows.values() for line in row] for name, rows in COMMANDS.items()}
 
-    assert engines == said
+    assert engines == {name for name, lines in said.items() if any(program in line for line in lines)}
 
 
 @pytest.mark.parametrize(
@@ -167,17 +158,14 @@ def test_a_command_names_the_machine_as_its_engine_does() -> None:
     finding = replace(_finding(), subject="node-1", action=Action.REBOOT)
     place = RemedyContext("kubernetes", "p5.48xlarge", engine_nodes={"node-1": "ip-10-0-0-7"})
 
-    assert commands(finding, finding.subject, _verdict(finding), place)[0] == "kubectl cordon ip-10-0-0-7"
+    assert typed(finding, place)[0] == "kubectl cordon ip-10-0-0-7"
 
 
 def test_every_command_can_be_filled_in() -> None:
     """No row names a value that does not exist."""
     for launcher, rows in COMMANDS.items():
         for action in rows:
-            finding = _finding(action=action)
-            found = commands(
-                finding, finding.subject, _verdict(finding), RemedyContext(launcher, "p5.48xlarge", "job")
-            )
+            found = typed(_finding(action=action), RemedyContext(launcher, "p5.48xlarge", "job"))
             assert found and not any("{" in line for line in found), (launcher, action)
 
 
@@ -187,10 +175,9 @@ def test_a_command_that_explains_nothing_by_itself_is_explained(launcher: str) -
     finding = replace(_finding(), remedy="Replace the node.")
     (item,) = gathered((finding,))
 
-    remedy, typed = advice(
-        item, _verdict(finding), RemedyContext(launcher, "ml.p5.48xlarge", "gate-1-check-1")
-    )
-    assert (1, f"Replace the node. {PURPOSES[launcher]}") == (len(typed), remedy)
+    place = RemedyContext(launcher, "ml.p5.48xlarge", "gate-1-check-1")
+    remedy, lines = advice(item, _verdict(finding), place)
+    assert (1, f"Replace the node. {PURPOSES[launcher]}") == (len(lines), remedy)
     assert ("Replace the node.", ()) == advice(item, _verdict(finding), RemedyContext("sagemaker"))
     assert "Replace the node." == advice(item, _verdict(finding), RemedyContext("slurm"))[0]
 
@@ -198,16 +185,13 @@ def test_a_command_that_explains_nothing_by_itself_is_explained(launcher: str) -
 @pytest.mark.parametrize("launcher", ["local", "slurm"])
 def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_path: Path) -> None:
     """Its name alone is refused by `prelaunch check`: the file that describes it is written first."""
-    machine = DeclaredMachine(
-        "H200 SXM", 192, 2048, nvlinks=0, network_gbit_s=3200, ib_ports=8, ib_rate_gbit_s=400
-    )
+    fabric: dict[str, Any] = {"network_gbit_s": 3200, "ib_ports": 8, "ib_rate_gbit_s": 400}
+    machine = DeclaredMachine("H200 SXM", 192, 2048, nvlinks=0, **fabric)
     declared = Declared("our-h200", 4, 8, 8, machine=machine)
     place = RemedyContext(launcher, declared.instance_type, machine=short_text(declared))
     finding = _finding(action=Action.INSPECT)
-    *_, writes, checks = sorted(
-        commands(finding, finding.subject, _verdict(finding), place),
-        key=lambda line: ("prelaunch check" in line, "echo" in line),
-    )
+    lines = typed(finding, place)
+    *_, writes, checks = sorted(lines, key=lambda line: ("prelaunch check" in line, "echo" in line))
     subprocess.run(("sh", "-c", writes), cwd=tmp_path, check=True)
     arguments = shlex.split(checks)
     kind = arguments[arguments.index("--instance-type") + 1]

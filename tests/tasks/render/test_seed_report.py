@@ -17,7 +17,7 @@ from tasks.gate_file.references import default_policy
 from tasks.render.seed_report import with_seed_tables
 from tasks.reports.seed_report import OURS, detect
 from tests.catalogue_reports import catalogue_report, expected_report
-from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node
+from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, with_row, without_node
 from tests.second_opinion import recorded
 
 P5 = "p5.48xlarge"
@@ -73,37 +73,21 @@ def test_a_fault_is_that_nodes_and_the_clusters() -> None:
     """With what to do; the other node is fine."""
     report = with_metric(healthy(2, 2, 4), "gpu.inventory", "node-1", "gpus_missing", 1)
     found = tables(report, verdict_of(report))
+    cluster = found["cluster_summary"]
+    well, bad = (found["nodes"][f"node_{n}"]["summary"] for n in (0, 1))
 
-    assert (
-        "FAIL"
-        == found["cluster_summary"]["overall_status"]
-        == found["nodes"]["node_1"]["summary"]["overall_status"]
-    )
-    assert "PASS" == found["nodes"]["node_0"]["summary"]["overall_status"]
-    assert (False, True) == tuple(
-        found["nodes"][f"node_{n}"]["summary"]["test_results"]["gpu_detection"] for n in (1, 0)
-    )
-    assert any("lacks 1 GPU" in said for said in found["cluster_summary"]["issues"])
+    assert ("FAIL", "PASS") == (cluster["overall_status"], well["overall_status"])
+    assert "FAIL" == bad["overall_status"]
+    assert (True, False) == tuple(one["test_results"]["gpu_detection"] for one in (well, bad))
+    assert any("lacks 1 GPU" in said for said in cluster["issues"])
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERRORED, Outcome.SKIPPED])
 def test_seed_report_marks_an_unmeasured_test_as_not_passed(outcome: Outcome) -> None:
     """Neither of the node nor of the cluster."""
-    report = healthy(2, 2, 4)
-    lost = Observation(
-        "gpu.inventory",
-        "node-1",
-        outcome,
-        0.0,
-        {},
-        Skip.TOOL_MISSING if outcome is Outcome.SKIPPED else None,
-        "lost",
-    )
-    rows = tuple(
-        lost if (row.check, row.subject) == ("gpu.inventory", "node-1") else row
-        for row in report.observations
-    )
-    report = replace(report, observations=rows)
+    skip = Skip.TOOL_MISSING if outcome is Outcome.SKIPPED else None
+    lost = Observation("gpu.inventory", "node-1", outcome, 0.0, {}, skip, "lost")
+    report = with_row(healthy(2, 2, 4), lost.check, lost.subject, lambda row: lost)
     found = tables(report, verdict_of(report))
 
     assert not found["nodes"]["node_1"]["summary"]["test_results"]["gpu_detection"]

@@ -69,12 +69,10 @@ def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
 
 def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
     """GO, with how many and which first; ASK asks."""
-    report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
-
-    assert "; 1 warning: system.clock on node-0" in headline(verdict_of(report), "local")
-    ask = verdict_of(report, replace(POLICY, on_warn=OnWarn.ASK))
+    assert "; 1 warning: system.clock on node-0" in headline(verdict_of(CLOCK), "local")
+    ask = verdict_of(CLOCK, replace(POLICY, on_warn=OnWarn.ASK))
     assert headline(ask, "local").startswith("ASK local: node-0: synchronised is False")
-    assert "only warnings" in explanation(verdict_of(report, replace(POLICY, on_warn=OnWarn.REFUSE)))
+    assert "only warnings" in explanation(verdict_of(CLOCK, replace(POLICY, on_warn=OnWarn.REFUSE)))
 
 
 def test_a_suspect_policy_names_nobody_for_replacement() -> None:
@@ -93,13 +91,10 @@ def test_a_suspect_policy_names_nobody_for_replacement() -> None:
 
 def test_findings_that_differ_in_their_subject_are_said_once() -> None:
     """Three ranks, one line; other causes and messages apart."""
-    findings = [
-        Finding(
-            Level.FAIL, Cause.EVIDENCE, "collective.all_gather", f"node-0/rank-{i}", "peer closed", f"e{i}"
-        )
-        for i in range(3)
-    ]
-    groups = group([*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", "node-1", "gone")])
+    gone = Finding(Level.FAIL, Cause.EVIDENCE, "report", "node-1", "gone")
+    closed = replace(gone, check="collective.all_gather", message="peer closed")
+    findings = [replace(closed, subject=f"node-0/rank-{i}", evidence=f"e{i}") for i in range(3)]
+    groups = group([*findings, gone])
 
     assert ["node-0, ranks 0 to 2", "node-1"] == [item.who for item in groups]
     assert "node-0/rank-0, node-0/rank-1, node-0/rank-2" == groups[0].names
@@ -246,9 +241,7 @@ def test_the_clusters_row_does_not_call_the_nodes_checks_skipped() -> None:
     """They were made; the cluster as such has nothing of them."""
     report = healthy(2, 2)
     verdict = verdict_of(report)
-    doubt = Finding(
-        Level.WARN, Cause.EVIDENCE, "collective.all_reduce", "cluster", "no baseline", "", "Learn one."
-    )
+    doubt = Finding(Level.WARN, Cause.EVIDENCE, "collective.all_reduce", "cluster", "no baseline")
     page = html(report, replace(verdict, findings=(doubt,)), "local")
     grid = page.partition('id="matrix"')[2]
     (row,) = re.findall(r'<tr><th scope="row">cluster</th>.*?</tr>', grid)
@@ -257,11 +250,8 @@ def test_the_clusters_row_does_not_call_the_nodes_checks_skipped() -> None:
 
 
 def silent(*nodes: str) -> Verdict:
-    found = tuple(
-        Finding(Level.FAIL, Cause.EVIDENCE, "report", node, "the report ends early", "", LOG)
-        for node in nodes
-    )
-    return replace(verdict_of(healthy()), findings=found)
+    found = Finding(Level.FAIL, Cause.EVIDENCE, "report", "", "the report ends early", "", LOG)
+    return replace(verdict_of(healthy()), findings=tuple(replace(found, subject=node) for node in nodes))
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,8 @@ COURSES = {
 def course(values: list[float], change: float, motion: Motion, **more: Any) -> Course:
     """One value per day."""
     points = tuple(Point(float(day), value) for day, value in enumerate(values))
-    return Course(
-        motion,
-        change,
-        1e-8,
-        check="compute.gemm",
-        what="gflops",
-        group="",
-        bad=Side.EITHER,
-        points=points,
-        **more,
-    )
+    own: Any = {"check": "compute.gemm", "what": "gflops", "group": "", "bad": Side.EITHER, **more}
+    return Course(motion, change, 1e-8, points=points, **own)
 
 
 @pytest.mark.parametrize("name", COURSES)

@@ -34,9 +34,8 @@ from tasks.reports.node_reports import (
 from tasks.store.folder import FolderStore
 
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
-BUNDLE = bundles.make(
-    "gate-1", DECLARED, Profile.QUICK, Policy("none", ("cpu",), OnWarn.GO, 0.25, {}), builtin()
-)
+POLICY = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
+BUNDLE = bundles.make("gate-1", DECLARED, Profile.QUICK, POLICY, builtin())
 
 
 class Shown:
@@ -90,10 +89,8 @@ def report(rank: int, complete: bool = True, outcome: Outcome = Outcome.MEASURED
     if outcome is Outcome.ERRORED:
         row = replace(row, metrics={}, reason="not reached: killed", error_kind=ErrorKind.NOT_REACHED)
     node = Node(name, rank, "a1", BUNDLE.catalogue, complete, {})
-    when = "2026-11-21T08:00:00+00:00"
-    return dump_plain(
-        NodeReport(1, "gate-1", when, Profile.QUICK, DECLARED, bundles.plan_of(BUNDLE)[1], node, (row,))
-    )
+    when, plan = "2026-11-21T08:00:00+00:00", bundles.plan_of(BUNDLE)[1]
+    return dump_plain(NodeReport(1, "gate-1", when, Profile.QUICK, DECLARED, plan, node, (row,)))
 
 
 def session_of(folder: Path, launcher: Folder) -> Any:

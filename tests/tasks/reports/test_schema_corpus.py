@@ -61,11 +61,8 @@ def refused_gate(document: Any) -> str:
     """Why the reader of gate files refuses the table; "" if it takes it."""
     try:
         gate = Gate.model_validate_json(json.dumps(document))
-        launcher_for(
-            gate.cluster.launcher,
-            options_from(ROOT / "deployments" / "gates", gate.cluster.options),
-            Path("/tmp/x"),
-        )
+        options = options_from(ROOT / "deployments" / "gates", gate.cluster.options)
+        launcher_for(gate.cluster.launcher, options, Path("/tmp/x"))
     except ValidationError as error:
         return "; ".join(f"{one['loc']}: {one['msg']}" for one in error.errors())
     except LaunchRejected as error:
@@ -142,23 +139,25 @@ def broken(good: Any, intruders: Sequence[Any] = INTRUDERS) -> Iterator[tuple[st
     """Documents that are one step from the good one."""
     for path in places(good):
         name = ".".join(map(str, path))
-        for value in (*intruders, ...):
-            made = copy.deepcopy(good)
-            inner = made
-            for key in path[:-1]:
-                inner = inner[key]
-            if value is ...:
-                del inner[path[-1]]
-            else:
-                inner[path[-1]] = value
-            yield f"{name} {'removed' if value is ... else f'= {value!r:.20}'}", made
-            if value is ... and isinstance(inner, dict):
-                renamed = copy.deepcopy(good)
-                table = renamed
-                for key in path[:-1]:
-                    table = table[key]
-                table[f"{path[-1]}x"] = 1
-                yield f"{name}x = 1", renamed
+        for value in intruders:
+            made, inner = copied(good, path)
+            inner[path[-1]] = value
+            yield f"{name} = {value!r:.20}", made
+        made, inner = copied(good, path)
+        del inner[path[-1]]
+        yield f"{name} removed", made
+        if isinstance(inner, dict):
+            made, inner = copied(good, path)
+            inner[f"{path[-1]}x"] = 1
+            yield f"{name}x = 1", made
+
+
+def copied(good: Any, path: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A copy of the document, and what holds the path's last key in it."""
+    inner = made = copy.deepcopy(good)
+    for key in path[:-1]:
+        inner = inner[key]
+    return made, inner
 
 
 @pytest.mark.parametrize("name", MUTATED)

@@ -112,12 +112,11 @@ def test_seed_report_that_lacks_values_cannot_tell(case: str) -> None:
 @pytest.mark.parametrize("path", raw_outputs(healthy()))
 def test_no_raw_output_may_be_missing(path: str) -> None:
     """Whichever it is; the sentence names its place."""
-    verdict = explained(
-        spoilt(lambda d: (at(d, path.rpartition(".")[0]).pop("stdout", None), without(path)(d)))
-    )
+    place = path.rpartition(".")[0]
+    verdict = explained(spoilt(lambda d: (at(d, place).pop("stdout", None), without(path)(d))))
 
     assert Answer.CANNOT_TELL is verdict.answer
-    assert any(path.rpartition(".")[0] in finding.message for finding in verdict.findings)
+    assert any(place in finding.message for finding in verdict.findings)
 
 
 def test_raw_output_and_stdout_that_differ_are_both_read() -> None:

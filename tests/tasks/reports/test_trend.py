@@ -36,9 +36,8 @@ def _slow_node(number: int) -> Report:
     """Six nodes, of which one is slow after nine days."""
     value = 40.0 if number < 9 else 20.0
     made = with_metric(healthy(6, 2), "compute.gemm", "node-0/rank-0", "gflops", value)
-    return replace(
-        made, gate_id=gate_id(number), measured_at=f"2025-{11 + number // 9}-{21 + number % 9:02}T08:00:00Z"
-    )
+    day = f"2025-{11 + number // 9}-{21 + number % 9:02}"
+    return replace(made, gate_id=gate_id(number), measured_at=f"{day}T08:00:00Z")
 
 
 def _this(number: int, report: Report, cluster: str = "c") -> TrendContext:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from prefect.client.orchestration import get_client
+
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import ApprovalAnswer, Question, keep_question, read_answer
 from tasks.gate_file.read import read_gate_file
@@ -83,25 +85,10 @@ class Stage:
         table = read_gate_file(self.file).notify.slack
         assert table is not None
         means = NotifierAccess(self.store, lambda reference: self.slack.token)
-        asked = PendingQuestion(
-            question.flow_run_id,
-            question.key,
-            question.deadline,
-            question.override,
-            "",
-            by_slack=True,
-            repair=question.repair,
-        )
-        page = Notification(
-            question.gate_id,
-            "test",
-            question.said,
-            "",
-            "",
-            gate="test",
-            kind=PageKind.QUESTION,
-            question=asked,
-        )
+        run, until_s = question.flow_run_id, question.deadline
+        asked = PendingQuestion(run, question.key, until_s, question.override, "", True, question.repair)
+        more: Any = {"gate": "test", "kind": PageKind.QUESTION, "question": asked}
+        page = Notification(question.gate_id, "test", question.said, "", "", **more)
         SlackNotifier(table, means).send(page)
 
     @contextmanager
@@ -140,6 +127,10 @@ class Asking:
         """Of the run."""
         return state_of(self.question.flow_run_id)
 
+    def value(self, run: str) -> str:
+        """The value of a button that a person still sees, though the message has lost it."""
+        return json.dumps({"flow_run_id": run, "gate_id": self.question.gate_id, "key": self.question.key})
+
     def resumed(self) -> None:
         """Until the run goes on."""
         until(lambda: self.state == "RUNNING", "the run goes on")
@@ -174,22 +165,15 @@ def paused_run(file: Path, key: str, flow: str = "gate", gate_id: str = GATE_ID)
 
 
 async def _paused(file: Path, key: str, flow: str, gate_id: str) -> str:
-    from prefect.client.orchestration import get_client
     from prefect.states import Paused, Running
 
     from tasks.gate.approval.answers import keyset_of, pause_name, save_form
 
     async with get_client() as client:
         flow_id = await client.create_flow_from_name(flow)
-        made = await client.request(
-            "POST",
-            "/flow_runs/",
-            json={
-                "flow_id": str(flow_id),
-                "parameters": {"request": {"gate_file": str(file)}},
-                "state": {"type": "PENDING"},
-            },
-        )
+        parameters = {"request": {"gate_file": str(file)}}
+        wanted = {"flow_id": str(flow_id), "parameters": parameters, "state": {"type": "PENDING"}}
+        made = await client.request("POST", "/flow_runs/", json=wanted)
         run = UUID(made.json()["id"])
         await client.set_flow_run_state(run, Running(), force=True)
         question: Any = type("Question", (), {"key": key, "gate_id": gate_id})()
@@ -203,8 +187,6 @@ async def _paused(file: Path, key: str, flow: str, gate_id: str) -> str:
 
 def state_of(run: str) -> str:
     """The type of a run's state, as the server has it."""
-    from prefect.client.orchestration import get_client
-
     with get_client(sync_client=True) as client:
         state = client.read_flow_run(UUID(run)).state
     return state.type.value if state else ""
@@ -212,7 +194,6 @@ def state_of(run: str) -> str:
 
 def set_state(run: str, kind: str) -> None:
     """Let a run be in a state, whatever it was in."""
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import State, StateType
 
     with get_client(sync_client=True) as client:
@@ -221,36 +202,23 @@ def set_state(run: str, kind: str) -> None:
 
 def filled_in(run: str) -> dict[str, Any]:
     """What the run's form brought."""
-    return asyncio.run(_filled_in(run))
-
-
-async def _filled_in(run: str) -> dict[str, Any]:
-    from prefect.client.orchestration import get_client
-
     from tasks.gate.approval.answers import keyset_of
 
-    async with get_client() as client:
-        found = json.loads(await client.read_flow_run_input(UUID(run), keyset_of(KEY)["response"]))
-    assert isinstance(found, dict)
+    with get_client(sync_client=True) as client:
+        text = client.read_flow_run_input(UUID(run), keyset_of(KEY)["response"])
+    found: dict[str, Any] = json.loads(text)
     return found
 
 
 def deployed(name: str, parameters: dict[str, Any], flow: str = "gate") -> str:
     """A deployment on the server that no worker serves. Its id."""
-    return asyncio.run(_deployed(name, parameters, flow))
-
-
-async def _deployed(name: str, parameters: dict[str, Any], flow: str) -> str:
-    from prefect.client.orchestration import get_client
-
-    async with get_client() as client:
-        flow_id = await client.create_flow_from_name(flow)
-        return str(await client.create_deployment(flow_id, name, parameters=parameters, tags=["prelaunch"]))
+    with get_client(sync_client=True) as client:
+        flow_id = client.create_flow_from_name(flow)
+        return str(client.create_deployment(flow_id, name, parameters=parameters, tags=["prelaunch"]))
 
 
 def runs_of(deployment: str) -> list[Any]:
     """Its runs."""
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 
     with get_client(sync_client=True) as client:

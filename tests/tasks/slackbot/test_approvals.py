@@ -11,28 +11,16 @@ import pytest
 
 from tasks.gate.question import AnswerChannel, ApprovalAction, keep_question
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
-from tasks.orchestration.server.server import EmbeddedServer
 from tasks.store.layout import question_key
 from tests.fakes.slack.server import Failure
-from tests.tasks.slackbot.stage import (
-    ADA,
-    BOB,
-    EVE,
-    KEY,
-    Stage,
-    filled_in,
-    paused_run,
-    set_state,
-    stage,
-    state_of,
-)
+from tests.tasks.slackbot.stage import ADA, BOB, EVE, Stage, filled_in, paused_run, set_state, stage, state_of
 from tests.waiting import until
+
+pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 
 @pytest.fixture
-def world(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
-) -> Iterator[Stage]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A workspace, a gate file, and the process that serves them."""
     with stage(tmp_path, monkeypatch) as made, made.app():
         yield made
@@ -72,16 +60,10 @@ def test_an_approval_asks_why_then_launches(world: Stage) -> None:
     asking.resumed()
     answer = asking.answer
     assert answer is not None and sent.answer is None
-    assert (ApprovalAction.LAUNCH, ADA, AnswerChannel.SLACK, True, "spare node is on its way") == (
-        answer.action,
-        answer.who,
-        answer.via,
-        answer.verified,
-        answer.reason,
-    )
-    assert {"action": "launch-anyway", "reason": answer.reason, "approver": ADA} == filled_in(
-        asking.question.flow_run_id
-    )
+    found = (answer.action, answer.who, answer.via, answer.verified, answer.reason)
+    assert (ApprovalAction.LAUNCH, ADA, AnswerChannel.SLACK, True, "spare node is on its way") == found
+    form = filled_in(asking.question.flow_run_id)
+    assert {"action": "launch-anyway", "reason": answer.reason, "approver": ADA} == form
     until(lambda: not asking.message.actions, "the buttons are gone")
     until(lambda: bool(asking.said_below()), "the thread says it")
     assert any("spare node is on its way" in text and ADA in text for text in asking.said_below())
@@ -101,8 +83,7 @@ def test_refusing_and_checking_again_count_at_once(world: Stage, button: str, ac
 
     asking.resumed()
     assert f"Recorded: <@{ADA}>" in asking.whispered()
-    value = value_of(KEY, asking.question.flow_run_id, asking.question.gate_id)
-    world.socket.click(BOB, asking.message, RECHECK, value)
+    world.socket.click(BOB, asking.message, RECHECK, asking.value(asking.question.flow_run_id))
     assert f"It is answered already: <@{ADA}>" in asking.whispered(2)
     late = world.socket.submit(BOB, modal, "it is fine")
     assert late.answer is not None
@@ -162,7 +143,7 @@ def test_a_question_that_is_over_or_unclear_takes_no_answer(world: Stage) -> Non
     asking.click(ADA, REFUSE)
     assert "The run has ended" in asking.whispered(3)
     assert asking.answer is None
-    world.store.put(question_key(asking.question.gate_id, KEY), b"{")
+    world.store.put(question_key(asking.question.gate_id, asking.question.key), b"{")
     asking.click(ADA, REFUSE)
     assert "cannot be read now, so nothing was recorded" in asking.whispered(4)
 
@@ -175,20 +156,15 @@ def test_a_forged_button_is_held_against_the_store(world: Stage) -> None:
         ('{"flow_run_id": "x", "gate_id": 1, "key": "y"}', "does not belong to Prelaunch"),
         ('{"flow_run_id": "x", "gate_id": "../../etc", "key": "passwd"}', "cannot be read now"),
         ('{"flow_run_id": "x", "gate_id": "test-1", "key": "gate-1"}', "has asked this question"),
-        (value_of(KEY, "x", asking.question.gate_id), "a different question"),
+        (asking.value("x"), "a different question"),
     )
     for count, (value, said) in enumerate(forged, 1):
         world.socket.click(ADA, asking.message, REFUSE, value)
         assert said in asking.whispered(count)
     assert (None, "PAUSED") == (asking.answer, asking.state)
 
-    other = paused_run(world.folder / "other.toml", KEY)
+    other = paused_run(world.folder / "other.toml", asking.question.key)
     keep_question(world.store, replace(asking.question, flow_run_id=other))
-    world.socket.click(ADA, asking.message, REFUSE, value_of(KEY, other, asking.question.gate_id))
+    world.socket.click(ADA, asking.message, REFUSE, asking.value(other))
     assert "of another gate file" in asking.whispered(len(forged) + 1)
     assert (None, "PAUSED") == (asking.answer, state_of(other))
-
-
-def value_of(key: str, run: str, gate_id: str) -> str:
-    """The value of a button that a person still sees, though the message has lost it."""
-    return json.dumps({"flow_run_id": run, "gate_id": gate_id, "key": key})

@@ -13,7 +13,6 @@ import pytest
 
 from checks.documents.report import dump_plain
 from checks.model import Declared, Report
-from tasks.orchestration.server.server import EmbeddedServer
 from tasks.render.findings import verdict_json
 from tasks.reports.fleet.states import HOUR_S
 from tasks.slackbot import replies
@@ -35,16 +34,13 @@ SAID = "The nodes were measured 3 days before this verdict, 2026-11-20 10:12 UTC
 GO, NO_GO = "test-20261122-060000-0001", "test-20261122-050000-0002"
 
 
+pytestmark = pytest.mark.usefixtures("prefect_backend")
+
+
 @pytest.fixture
-def world(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    prefect_backend: EmbeddedServer,
-    request: pytest.FixtureRequest,
-) -> Iterator[Stage]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A workspace, a gate file and a list, whose deployment bears the test's name, and the process that serves them."""
-    name = f"p5-{abs(hash(request.node.name)) % 10**8}"
-    with stage(tmp_path, monkeypatch, deployment=name) as made, made.app():
+    with stage(tmp_path, monkeypatch, deployment=f"p5-{tmp_path.name}") as made, made.app():
         yield made
 
 
@@ -64,14 +60,9 @@ def kept(world: Stage, gate_id: str, report: Report) -> None:
     keep(world.store, record_of(gate_id, report, verdict, "key", 1e9, "test", "test"))
 
 
-def name_of(world: Stage) -> str:
-    """The deployment's name."""
-    return world.config.read_text().partition('deployment = "gate/')[2].partition('"')[0]
-
-
 def test_a_gate_is_started_once_however_often_the_command_is_delivered(world: Stage) -> None:
     """The run bears who asked, and the answer says why they did. A deployment that names no gate file gets the list's."""
-    made = deployed(name_of(world), {"request": {"wait": "verdict"}})
+    made = deployed(f"p5-{world.folder.name}", {"request": {"wait": "verdict"}})
 
     sent = world.socket.command(ADA, "gate p5 after the <!channel> repair")
     world.socket.answered(1)
@@ -89,7 +80,7 @@ def test_a_gate_is_started_once_however_often_the_command_is_delivered(world: St
 
 def test_slack_command_starts_no_gate_for_a_stranger_or_another_gate_file(world: Stage) -> None:
     """They hear who may; the list names a file, and the file is what decides who may answer."""
-    made = deployed(name_of(world), {"request": {"gate_file": str(world.folder / "other.toml")}})
+    made = deployed(f"p5-{world.folder.name}", {"request": {"gate_file": str(world.folder / "other.toml")}})
 
     assert f"You may not start `p5`: <@{ADA}> may" in told(world, EVE, "gate p5")
     assert "is for" in told(world, ADA, "gate p5")
@@ -97,7 +88,7 @@ def test_slack_command_starts_no_gate_for_a_stranger_or_another_gate_file(world:
 
 
 def test_repairs_are_started_by_the_same_people_where_the_list_names_their_deployment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without one nothing is started."""
     with stage(tmp_path, monkeypatch, deployment="p5-repairs") as world:

@@ -14,7 +14,6 @@ import pytest
 from tasks.gate.outcome import Decision, GateOutcome
 from tasks.gate.question import AnswerChannel, ApprovalAction
 from tasks.notifiers.slack.messages import APPROVE, REFUSE
-from tasks.orchestration.server.server import EmbeddedServer
 from tasks.slackbot import handover, process
 from tasks.slackbot.config import read_config
 from tasks.slackbot.prefect_client import PrefectRuns, PrefectUnreachable
@@ -25,11 +24,11 @@ from tests.flows.driving import Play, request_of, run
 from tests.tasks.slackbot.stage import ADA, Stage, stage
 from tests.waiting import until
 
+pytestmark = pytest.mark.usefixtures("prefect_backend")
+
 
 @pytest.fixture
-def world(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
-) -> Iterator[Stage]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A workspace and a gate file; the test starts the process itself."""
     monkeypatch.setattr(handover, "EVERY_S", 0.05)
     monkeypatch.setattr(process, "PING_S", 0.2)
@@ -179,9 +178,7 @@ def launching(user: str, reason: str) -> Callable[[Stage], None]:
     return act
 
 
-def test_a_launch_on_a_word_in_slack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer, play: Play
-) -> None:
+def test_a_launch_on_a_word_in_slack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, play: Play) -> None:
     """The training starts; who, why and that it was proven are in the record and in the one message's thread."""
     play("warn")
     with stage(tmp_path, monkeypatch) as world, world.app():

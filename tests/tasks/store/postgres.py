@@ -18,16 +18,7 @@ import pytest
 from checks.process.free_ports import free_port
 
 PASSWORD = "hunter22-of-the-test"
-QUICK = (
-    "-c",
-    "fsync=off",
-    "-c",
-    "synchronous_commit=off",
-    "-c",
-    "full_page_writes=off",
-    "-c",
-    "max_connections=100",
-)
+QUICK = ("--fsync=off", "--synchronous_commit=off", "--full_page_writes=off", "--max_connections=100")
 
 
 @dataclass(frozen=True)
@@ -46,9 +37,8 @@ class Postgres:
 def binary(name: str) -> str:
     """The newest installed one. Skips the test where there is none."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
-    found = next(
-        (str(path / name) for path in reversed(folders) if (path / name).exists()), shutil.which(name)
-    )
+    newest = (str(path / name) for path in reversed(folders) if (path / name).exists())
+    found = next(newest, shutil.which(name))
     if found is None:
         pytest.skip("not installed: postgresql. Remedy: apt-get install postgresql")
     return found
@@ -71,20 +61,9 @@ def postgres(template: Path | None = None, keep: Path | None = None) -> Iterator
             secret = folder / "password"
             secret.write_text(PASSWORD)
             _owned(secret)
-            made = (
-                initdb,
-                "-D",
-                str(data),
-                "-A",
-                "scram-sha-256",
-                "-U",
-                "postgres",
-                "--no-sync",
-                "-E",
-                "UTF8",
-            )
-            words = (*other, *made, "--wal-segsize=1", f"--pwfile={secret}")
-            subprocess.run(words, check=True, capture_output=True, cwd=name)
+            login = ("--auth=scram-sha-256", "--username=postgres", f"--pwfile={secret}")
+            made = (initdb, "-D", str(data), "--no-sync", "--encoding=UTF8", "--wal-segsize=1")
+            subprocess.run((*other, *made, *login), check=True, capture_output=True, cwd=name)
         port = free_port()
         listen = ("-p", str(port), "-k", name, "-c", "listen_addresses=127.0.0.1")
         with open(folder / "log", "wb") as log:
@@ -92,11 +71,8 @@ def postgres(template: Path | None = None, keep: Path | None = None) -> Iterator
             process = subprocess.Popen(argv, cwd=name, stdout=log, stderr=log)
         try:
             _until_ready(process, port, folder / "log")
-            yield Postgres(
-                f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{port}/postgres",
-                process.pid,
-                folder / "log",
-            )
+            url = f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
+            yield Postgres(url, process.pid, folder / "log")
         finally:
             process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGINT)  # fast shutdown: ends its own children

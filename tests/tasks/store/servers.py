@@ -47,9 +47,8 @@ def moto() -> Iterator[str]:
 
         return call
 
-    writes: dict[str, Any] = {
-        name: locked(getattr(S3Response, name)) for name in ("put_object", "delete_object")
-    }
+    names = ("put_object", "delete_object")
+    writes: dict[str, Any] = {name: locked(getattr(S3Response, name)) for name in names}
     made = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     made.start()
     host, port = made.get_host_and_port()
@@ -110,11 +109,8 @@ class _Passer(QuietHandler):
 
     def _behind(self, body: bytes, blind: bool) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection(self.server.behind, timeout=60)
-        kept = {
-            k: v
-            for k, v in self.headers.items()
-            if k.lower() != "expect" and not (blind and k.lower() in ("if-match", "if-none-match"))
-        }
+        left_out = ("expect", "if-match", "if-none-match") if blind else ("expect",)
+        kept = {k: v for k, v in self.headers.items() if k.lower() not in left_out}
         try:
             connection.request(self.command, self.path, body, kept)
             answer = connection.getresponse()
@@ -129,10 +125,8 @@ class _Passer(QuietHandler):
         for key, value in headers or [("Content-Type", "application/xml")]:
             if key.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
                 self.send_header(key, value)
-        length = (
-            {k.lower(): v for k, v in headers or []}.get("content-length") if self.command == "HEAD" else None
-        )
-        self.send_header("Content-Length", length or str(len(data)))
+        length = {k.lower(): v for k, v in headers or []}.get("content-length", "")
+        self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data[: len(data) // 2] if cut else data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -29,13 +28,13 @@ NOW = "now-20261126-120000-abcd"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """A store with two gates of one machine, the younger of which began an hour ago."""
-    return filled(FolderStore(tmp_path / "store"))
+def store(store: FolderStore) -> Store:
+    """A store with two gates of one machine."""
+    return filled(store)
 
 
 def filled(made: Store) -> Store:
-    """The store with two gates of one machine."""
+    """The store with two gates of one machine, the younger of which began an hour ago."""
     begun = [time.strftime("%Y%m%d-%H%M%S", time.gmtime(time.time() - ago_s)) for ago_s in (7200, 3600)]
     gates = tuple(
         PastGate(f"sample-{stamp}-000{number}", 900.0 + 1000.0 * number) for number, stamp in enumerate(begun)
@@ -46,16 +45,14 @@ def filled(made: Store) -> Store:
     return made
 
 
-def keep(store: Store, report: Report, kept_report: bytes | None = None) -> None:
-    """What a gate keeps of a report; `kept_report` takes the report's place."""
+def keep(store: Store, report: Report) -> None:
+    """What a gate keeps of a report."""
     data = dump(report)
     verdict = decide(report, THEN, FACTS, report_digest=digest(data))
-    store.put(report_key(report.gate_id), data if kept_report is None else kept_report)
+    store.put(report_key(report.gate_id), data)
     store.put(verdict_key(report.gate_id), dump_plain(verdict_json(verdict)))
-    records.keep(
-        store,
-        record_of(report.gate_id, report, verdict, report_key(report.gate_id), time.time(), "sample", "c"),
-    )
+    made = record_of(report.gate_id, report, verdict, report_key(report.gate_id), time.time(), "sample", "c")
+    records.keep(store, made)
 
 
 def gates(store: Store) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -124,9 +125,8 @@ def test_history_keeps_the_newest_the_first_and_the_last_proof_of_many_gates() -
     assert (f"g{many - 1:03}", f"g{FIRST + 3:03}") == (healthy_node.proven, bad_node.proven)
     assert [*range(FIRST), FIRST + 3, *range(many - NEWEST, many)] == [int(one[1:]) for one in bad_node.gates]
     assert {f"g{many - 1:03}"} == {one.gate_id for one in bad_node.findings}
-    assert [(one.key, one.gates, one.findings) for one in found.nodes] == [
-        (one.key, one.gates, one.findings) for one in other.nodes
-    ]
+    for one, same in zip(found.nodes, other.nodes, strict=True):
+        assert (one.key, one.gates, one.findings) == (same.key, same.gates, same.findings)
 
 
 def test_a_gate_whose_nodes_were_not_kept_is_named(store: FolderStore) -> None:
@@ -136,11 +136,8 @@ def test_a_gate_whose_nodes_were_not_kept_is_named(store: FolderStore) -> None:
     keep(store, 2, healthy(), reused=gate_id(1))
     found, done = known_nodes(store), rebuild(store)
 
-    assert ([gate_id(1)], 2, frozenset({gate_id(0)})) == (
-        [one.gate_id for one in found.gates],
-        found.count,
-        found.unread,
-    )
+    assert [gate_id(1)] == [one.gate_id for one in found.gates]
+    assert (2, frozenset({gate_id(0)})) == (found.count, found.unread)
     assert (found.problems, 1) == (done.problems, done.with_nodes)
     assert "what it says of its nodes was not kept" in found.problems[0]
 
@@ -177,9 +174,8 @@ def test_another_start_of_the_newest_gate_has_its_verdict(store: FolderStore) ->
     keep(store, 3, known(healthy(6, 2), "580.1"))
     again = fleet_of(known_nodes(store), NOW, 1e9)
 
-    assert ({"condemned", "proven"}, {"proven"}) == tuple(
-        {node.state.value for node in one.nodes} for one in (first, again)
-    )
+    states = [{node.state.value for node in one.nodes} for one in (first, again)]
+    assert [{"condemned", "proven"}, {"proven"}] == states
     assert not any(node.open for node in again.nodes)
 
 
@@ -188,15 +184,14 @@ def test_history_is_read_for_one_cluster_or_one_node(store: FolderStore) -> None
     month(store)
     keep(store, 9, known(healthy(2, 2)), cluster="other")
     one, mine = known_nodes(store, "c", "node-3"), known_nodes(store, "c")
-    (changed,) = [
-        one for one in follow([gate.numbers for gate in mine.gates]).machines if one.name == "node-3"
-    ]
+    machines = follow([gate.numbers for gate in mine.gates]).machines
+    (changed,) = (machine for machine in machines if machine.name == "node-3")
 
     assert ({"node-3"}, 9) == ({row.node for gate in one.gates for row in gate.nodes}, one.count)
     assert 10 == known_nodes(store).count and 6 == len(mine.gates[0].nodes)
-    assert [("driver", "570.1", "580.1", gate_id(6))] == [
-        (c.what, c.before, c.after, c.gate_id) for c in changed.changes
-    ]
+    (change,) = changed.changes
+    assert ("driver", "570.1", "580.1") == (change.what, change.before, change.after)
+    assert gate_id(6) == change.gate_id
 
 
 def test_history_is_readable_without_permission_to_write(
@@ -204,11 +199,7 @@ def test_history_is_readable_without_permission_to_write(
 ) -> None:
     """An auditor sees the verdicts and nodes all the same; rows that are damaged afterwards are named."""
     month(store, 2)
-
-    def refuse(key: str, data: bytes) -> None:
-        raise StoreUnwritable(f"{key} cannot be written")
-
-    monkeypatch.setattr(store, "put", refuse)
+    monkeypatch.setattr(store, "put", Mock(side_effect=StoreUnwritable("it cannot be written")))
     assert (2, ()) == (known_nodes(store).count, known_nodes(store).problems)
     monkeypatch.undo()
     known_nodes(store)
@@ -218,9 +209,8 @@ def test_history_is_readable_without_permission_to_write(
     month(store, 1)
     found = known_nodes(store)
 
-    assert f"nodes/{gate_id(1)}.json: " in found.problems[0] and [gate_id(0)] == [
-        one.gate_id for one in found.gates
-    ]
+    assert f"nodes/{gate_id(1)}.json: " in found.problems[0]
+    assert [gate_id(0)] == [one.gate_id for one in found.gates]
 
 
 def test_gates_that_end_at_once_lose_nothing(store: FolderStore) -> None:

@@ -1,11 +1,10 @@
-"""What is kept of each node of a gate: what the verdict says of it, by which it is recognised, and by which it is recognised."""
+"""What is kept of each node of a gate: what the verdict says of it, and by which it is recognised."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,13 +35,11 @@ def known(report: Report, driver: str = "570.1") -> Report:
     return replace(report, nodes=nodes)
 
 
-def rows(
-    report: Report, number: int = 0, when: str = "2026-11-21T09:00:00Z", cluster: str = "c"
-) -> GateNodes:
+def rows(report: Report) -> GateNodes:
     """What is kept of it."""
-    made = replace(report, gate_id=gate_id(number))
+    made = replace(report, gate_id=gate_id(0))
     verdict = replace(verdict_of(made), digests=replace(verdict_of(made).digests, report=digest(dump(made))))
-    return rows_of(made, verdict, POLICY, gate_id(number), when, cluster)
+    return rows_of(made, verdict, POLICY, gate_id(0), "2026-11-21T09:00:00Z", "c")
 
 
 def standings(report: Report) -> dict[str, Standing]:
@@ -70,12 +67,8 @@ def test_a_declared_node_without_a_report_has_a_row() -> None:
     made = rows(without_node(healthy(3, 2), "node-1"))
     row = made.nodes[1]
 
-    assert ("node-1", Standing.CANNOT_TELL, None, ()) == (
-        row.node,
-        row.standing,
-        row.identity,
-        made.checks[row.checks],
-    )
+    assert ("node-1", Standing.CANNOT_TELL) == (row.node, row.standing)
+    assert (None, ()) == (row.identity, made.checks[row.checks])
 
 
 def test_a_check_that_did_not_measure_is_not_among_the_measured() -> None:
@@ -123,14 +116,7 @@ def test_a_warning_is_a_doubt_and_a_failure_without_hardware_as_well() -> None:
 
 def test_evidence_that_the_policy_does_without_is_no_doubt() -> None:
     """Otherwise no node of a fleet without an optional tool would ever be proven. Evidence that is required is missed as before."""
-    gap = Finding(
-        Level.WARN,
-        Cause.EVIDENCE,
-        "dcgm.policy",
-        "node-0",
-        "tool not installed on this node",
-        is_predicate=True,
-    )
+    gap = Finding(Level.WARN, Cause.EVIDENCE, "dcgm.policy", "node-0", "no tool", is_predicate=True)
 
     assert is_accepted_gap(gap)
     assert not any(
@@ -142,27 +128,23 @@ def test_evidence_that_the_policy_does_without_is_no_doubt() -> None:
 
 def test_a_clock_that_is_ahead_makes_no_proof_younger() -> None:
     """The time of the verdict is the latest that counts."""
-    ahead = healthy()
-    ahead = replace(
-        ahead, nodes=tuple(replace(node, measured_at="2027-01-01T00:00:00Z") for node in ahead.nodes)
-    )
+    nodes = tuple(replace(node, measured_at="2027-01-01T00:00:00Z") for node in healthy().nodes)
+    ahead = replace(healthy(), nodes=nodes)
 
-    assert {1795251600.0} == {row.measured_at for row in rows(ahead, when="2026-11-21T09:00:00Z").nodes}
+    assert {1795251600.0} == {row.measured_at for row in rows(ahead).nodes}
 
 
 def test_ids_that_two_nodes_share_recognise_neither() -> None:
     """Two nodes of one host, as in a try-out."""
-    shared = healthy()
-    shared = replace(
-        shared, nodes=tuple(replace(n, identity={**n.identity, "product_uuid": "same"}) for n in shared.nodes)
-    )
+    nodes = tuple(replace(n, identity={**n.identity, "product_uuid": "same"}) for n in healthy().nodes)
+    shared = replace(healthy(), nodes=nodes)
 
     assert [()] * 2 == [row.identity and row.identity.keys for row in rows(shared).nodes]
 
 
-def test_node_rows_are_read_as_kept_and_refused_when_damaged(tmp_path: Path) -> None:
+def test_node_rows_are_read_as_kept_and_refused_when_damaged(store: FolderStore) -> None:
     """Equal, and refused where it is not whole or another gate's."""
-    store, made = FolderStore(tmp_path), rows(wrong_sums(known(healthy(6, 2)), "node-1/rank-3"))
+    made = rows(wrong_sums(known(healthy(6, 2)), "node-1/rank-3"))
     node_rows.keep(store, made)
     data = store.get(nodes_key(made.gate_id)) or b""
 
@@ -183,9 +165,8 @@ def test_changes_of_an_identity_are_only_what_both_could_read() -> None:
     one = NodeIdentity(("GPU a",), ("a",), {"driver": "570"})
 
     assert {} == one.changes_to(NodeIdentity(("GPU a",), (), {}))
-    assert {"driver": ("570", "580")} == one.changes_to(
-        NodeIdentity((), ("a",), {"driver": "580", "VBIOS": "1"})
-    )
+    newer = NodeIdentity((), ("a",), {"driver": "580", "VBIOS": "1"})
+    assert {"driver": ("570", "580")} == one.changes_to(newer)
     assert {"GPUs": ("a", "a, b")} == one.changes_to(NodeIdentity((), ("a", "b"), {}))
 
 
@@ -198,19 +179,15 @@ def test_what_only_peers_show_is_answered_by_a_gate_with_peers(
     first: int, later: int, check: str, metric: str, proven_alone: bool
 ) -> None:
     """A node alone shows what it had shown alone, and what it computes wrong; its speed among others only beside them."""
-    fast, exact = (
-        Rule("tflops", "peers", Over.FLEET, fail_below=0.9),
-        Rule("wrong_elements", "exact", equals=0),
-    )
+    fast = Rule("tflops", "peers", Over.FLEET, fail_below=0.9)
+    exact = Rule("wrong_elements", "exact", equals=0)
     lines = {"nccl.pairs": CheckPolicy(min_ranks=2), "compute.gemm": CheckPolicy(rules=(fast, exact))}
     policy = replace(POLICY, checks=lines)
     bad = Finding(Level.FAIL, Cause.HARDWARE, check, "node-0", "is slow", metric=metric)
 
     def kept(number: int, nodes: int, findings: tuple[Finding, ...]) -> GateNodes:
         report = replace(healthy(nodes), gate_id=gate_id(number))
-        names = [
-            subject for node in report.nodes for subject in (f"{node.name}/rank-0", f"{node.name}/rank-1")
-        ]
+        names = [f"{node.name}/rank-{rank}" for node in report.nodes for rank in (0, 1)]
         row = next(row for row in report.observations if row.check == "compute.gemm")
         own = (replace(row, check=each, subject=name) for each in lines for name in names)
         report = replace(report, observations=tuple(own))

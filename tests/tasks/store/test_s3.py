@@ -74,38 +74,24 @@ def test_s3_writer_that_came_second_loses_though_the_values_are_equal(server: Fl
     assert not store.put_if_absent("k", b"same")
 
 
-def test_a_replacement_whose_answer_was_lost_is_ours(server: Flaky, store: S3Store) -> None:
-    """A lease that was renewed is not given up for a connection."""
+def test_a_change_whose_answer_was_lost_has_happened(server: Flaky, store: S3Store) -> None:
+    """A lease that was renewed is not given up for a connection; one that was removed is there no more."""
     store.put("k", b"1")
     server.faults = ["ok", "lost"]
+    assert store.replace_if("k", b"1", b"2") and b"2" == store.get("k")
 
-    assert store.replace_if("k", b"1", b"2")
-    assert b"2" == store.get("k")
-
-
-def test_a_removal_whose_answer_was_lost_has_happened(server: Flaky, store: S3Store) -> None:
-    """What the caller saw is there no more."""
-    store.put("k", b"1")
     server.faults = ["ok", "lost"]
-
-    assert store.delete_if("k", b"1")
-    assert store.get("k") is None
+    assert store.delete_if("k", b"2") and store.get("k") is None
 
 
 @pytest.mark.parametrize("call", ["put", "get", "put_if_absent", "list", "delete", "probe"])
 def test_an_outage_ends_at_the_deadline(server: Flaky, store: S3Store, call: str) -> None:
     """Unreachable, with the remedy; never a value that is not there."""
     server.always = "slow"
-    arguments = {
-        "put": ("k", b"1"),
-        "put_if_absent": ("k", b"1"),
-        "get": ("k",),
-        "list": ("",),
-        "delete": ("k",),
-    }
+    given = {"put": ("k", b"1"), "put_if_absent": ("k", b"1"), "get": ("k",), "list": ("",), "delete": ("k",)}
 
     with pytest.raises(StoreUnreachable, match=r"SlowDown.*AWS_ENDPOINT_URL"):
-        getattr(S3Store(BUCKET, "x", AwsTimeouts(0.5, 0.5, 0.3)), call)(*arguments.get(call, ()))
+        getattr(S3Store(BUCKET, "x", AwsTimeouts(0.5, 0.5, 0.3)), call)(*given.get(call, ()))
 
 
 def test_a_server_that_says_nothing_ends_at_the_deadline(
@@ -139,25 +125,19 @@ def test_a_bucket_that_is_not_there(server: Flaky) -> None:
             call()
 
 
-def test_no_permission_is_unwritable_at_once(server: Flaky, store: S3Store) -> None:
-    """Nothing is tried again; the permissions that it takes are named, the secret is not."""
+def test_no_permission_is_unwritable_at_once_and_no_absence(server: Flaky, store: S3Store) -> None:
+    """Nothing is tried again; the permissions that it takes are named, the secret is not. A PASS or lease that may not be read is not
+    one that is not there.
+    """
     server.always = "denied"
 
     with pytest.raises(StoreUnwritable, match="s3:PutObject") as caught:
         store.put("k", b"")
 
-    assert ["PUT denied"] == server.seen
-    assert SECRET not in str(caught.value)
-
-
-def test_no_permission_to_read_is_no_absence(server: Flaky, store: S3Store) -> None:
-    """A PASS or lease that may not be read is not one that is not there."""
-    server.always = "denied"
-
-    with pytest.raises(StoreUnwritable):
-        store.get("k")
-    with pytest.raises(StoreUnwritable):
-        store.list("")
+    assert ["PUT denied"] == server.seen and SECRET not in str(caught.value)
+    for call in (lambda: store.get("k"), lambda: store.list("")):
+        with pytest.raises(StoreUnwritable):
+            call()
 
 
 def test_no_credentials_is_unwritable(server: Flaky, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,27 +12,18 @@ from checks.culprit.decode import decode
 from checks.culprit.matrix import Decoded, Entity, Matrix, MatrixAnswer, Tolerance
 from checks.culprit.patterns.sweeps import always_bad, swept_tests
 from checks.culprit.rounds import round_robin, sweeps
-from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, named, nodes
+from tests.checks.culprit.planted import BAD, GOOD, all_pairs, in_rounds, matrix, named, nodes, one_sweep
 
 SHIPPED = Tolerance(0.7)
-ROUND_S = 0.07
 Share = Callable[[int, int, int], float]
 
 
-def swept(number: int, share: Share, times: int, seed: int = 3) -> Matrix:
+def swept(number: int, share: Share, times: int) -> Matrix:
     """So many sweeps, one after the other; `share(source, target, round)` is left of a good value."""
-    rng, rounds = random.Random(seed), round_robin(number)
-    tests = [
-        (a, b, sweep * len(rounds) + at)
-        for sweep in range(times)
-        for at, round_ in enumerate(rounds)
-        for a in range(number)
-        if (b := round_.partner(a)) is not None
-    ]
+    rng, rounds = random.Random(3), len(round_robin(number))
+    tests = [(a, b, sweep * rounds + at) for sweep in range(times) for a, b, at in one_sweep(number)]
     values = [GOOD * share(a, b, at) * rng.uniform(0.98, 1.02) for a, b, at in tests]
-    sources, targets, at = ([test[column] for test in tests] for column in range(3))
-    made = replace(matrix(nodes(number), cells=[(0, 1)]), sources=sources, targets=targets, values=values)
-    return replace(made, rounds=at, moments=[ROUND_S * one for one in at])
+    return in_rounds(nodes(number), tests, values)
 
 
 def test_a_few_nodes_are_swept_as_often_as_makes_as_many_rounds_as_those_of_many() -> None:

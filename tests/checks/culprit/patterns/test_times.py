@@ -87,10 +87,8 @@ def test_retests_that_are_bad_do_not_make_a_spell() -> None:
     links = {(n, n + 16) for n in range(8)}
     found = decode(sweep(32, lambda a, b, at: (min(a, b), max(a, b)) in links, again=3), HALF)
 
-    assert ((), frozenset({Entity.LINK})) == (
-        found.congestion,
-        frozenset(one.kind for one in found.suspects) or frozenset({Entity.LINK}),
-    )
+    assert () == found.congestion
+    assert {one.kind for one in found.suspects} <= {Entity.LINK}
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -133,7 +131,5 @@ def test_congestion_of_a_leaf_is_one_period_on_eight_rails() -> None:
 
     found = decode(on_rails(10, is_bad), HALF)
 
-    assert ([(12, 42)], MatrixAnswer.NOBODY) == (
-        [(one.first, one.last) for one in found.congestion],
-        found.answer,
-    )
+    assert [(12, 42)] == [(one.first, one.last) for one in found.congestion]
+    assert MatrixAnswer.NOBODY is found.answer

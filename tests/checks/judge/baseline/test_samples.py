@@ -23,15 +23,11 @@ VALUES = st.one_of(
 
 
 def _rows(values: Sequence[Value]) -> CheckTable:
-    return CheckTable.collect(
-        "network.pairs",
-        tuple(
-            Observation(
-                "network.pairs", f"node-{place // 2}", Outcome.MEASURED, 1.0, {"bandwidth_gbps": value}
-            )
-            for place, value in enumerate(values)
-        ),
-    )
+    rows = [
+        Observation("network.pairs", f"node-{place // 2}", Outcome.MEASURED, 1.0, {"bandwidth_gbps": value})
+        for place, value in enumerate(values)
+    ]
+    return CheckTable.collect("network.pairs", rows)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6))

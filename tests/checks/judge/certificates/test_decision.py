@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checks.bundle import make
-from checks.documents.certificates import Certificate, Certificates, dump
+from checks.documents.certificates import Certificate, dump
 from checks.documents.open_findings import OpenFindings
 from checks.documents.open_findings import dump as dump_open
 from checks.documents.report import digest, dump_plain, load
@@ -21,10 +21,9 @@ from checks.judge.certificates.decision import (
     decisions,
     is_sampled,
 )
-from checks.judge.certificates.issue import issued
 from checks.judge.verdict import decide
-from checks.model import Answer, Cause, FindingKind, Level, Node, Profile
-from checks.policy import OnWarn, Policy
+from checks.model import Answer, Cause, Count, FindingKind, Level, Node, Profile
+from checks.policy import Policy
 from tasks.render.findings import verdict_json
 from tests.certified_machines import (
     CATALOGUE,
@@ -37,7 +36,6 @@ from tests.certified_machines import (
     PastGate,
     judged_now,
     measured,
-    past,
     policy_of,
     report_of,
     skipped,
@@ -45,21 +43,20 @@ from tests.certified_machines import (
     terms,
     verdict,
 )
+from tests.certified_machines import offered as certificates_of
 
+FIRST = PastGate("first", 900.0)
+MACHINE = certificates_of(steady(1.0, (FIRST,)))[0].machine
 # Of this gate none of the three checks is in the sample.
 QUIET = next(
     f"now-{number}"
     for number in range(99)
-    if not any(
-        is_sampled(
-            f"now-{number}",
-            issued(past(steady(1.0, (PastGate("first", 900.0),))), THEN, FACTS.digest)[0].machine,
-            check,
-        )
-        for check in COSTLY
-    )
+    if not any(is_sampled(f"now-{number}", MACHINE, check) for check in COSTLY)
 )
-FIRST = PastGate("first", 900.0)
+
+
+# By so many seconds a clock was set.
+SET_BY_S = (-86400.0, -60.0, 60.0, 86400.0)
 
 
 def usual(**more: object) -> History:
@@ -70,11 +67,6 @@ def usual(**more: object) -> History:
 def node_of(history: History, policy: Policy = THEN) -> Node:
     """The history's node now."""
     return history.node(history.boot_s, dict(history.identity), policy)
-
-
-def certificates_of(history: History) -> tuple[Certificate, ...]:
-    """Those that follow from its store."""
-    return issued(past(history), THEN, FACTS.digest)
 
 
 def decided(history: History, node: Node | None = None, offered: tuple[Certificate, ...] | None = None,
@@ -101,11 +93,9 @@ def test_the_same_machine_under_an_unbroken_watch_need_not_measure_again() -> No
 
 
 def test_another_machine_with_the_same_name_has_no_certificate() -> None:
-    history = usual(
-        identity=(("host", "node-0"), ("boot_id", "boot-1"), ("product_uuid", "board-2"), ("driver", "570"))
-    )
+    identity = {"host": "node-0", "boot_id": "boot-1", "product_uuid": "board-2", "driver": "570"}
 
-    assert {} == decided(history)
+    assert {} == decided(usual(identity=tuple(identity.items())))
 
 
 def test_a_machine_whose_boot_is_not_known_has_none() -> None:
@@ -119,15 +109,12 @@ def test_a_machine_whose_boot_is_not_known_has_none() -> None:
 
 def test_other_policies_facts_and_profiles_measure() -> None:
     history = usual()
-    node = node_of(history)
-    certificates = certificates_of(history)
-    quick = terms(QUIET, profile=Profile.QUICK)
+    quick = decisions(node_of(history), certificates_of(history), terms(QUIET, profile=Profile.QUICK))
+    facts = Facts(FACTS.instances, digest(b"others"))
 
     assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, policy=policy_of(fail_above=0.6)))
-    assert {WhyMeasured.OTHER_WATCH} == whys(
-        decided(history, facts=Facts(FACTS.instances, digest(b"others")))
-    )
-    assert {WhyMeasured.OTHER_CONDITIONS} == whys(decisions(node, certificates, quick))
+    assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, facts=facts))
+    assert {WhyMeasured.OTHER_CONDITIONS} == whys(quick)
     assert {} == decided(history, policy=policy_of(0.0))
 
 
@@ -141,13 +128,27 @@ def test_more_nodes_are_the_same_conditions_and_another_machine_type_is_not() ->
     assert 3 == len({*said})
 
 
-def test_without_a_record_of_the_watch_everything_is_measured() -> None:
-    history = usual()
-    node = node_of(history)
-    bare = dump(replace(history.state(history.boot_s, THEN), record=None))
+STATE = usual().state(usual().boot_s, THEN)
+assert STATE.record is not None
 
-    for text in ("", "{", bare):
-        assert {WhyMeasured.NO_WATCH} == whys(decided(history, replace(node, machine_state=text)))
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("", WhyMeasured.NO_WATCH),
+        ("{", WhyMeasured.NO_WATCH),
+        (dump(replace(STATE, record=None)), WhyMeasured.NO_WATCH),
+        # One that was told of a machine without GPUs looks at none.
+        (dump(replace(STATE, record=replace(STATE.record, instance_type="toy.4x"))), WhyMeasured.OTHER_WATCH),
+        (dump(replace(STATE, gates=())), WhyMeasured.GATE_FORGOTTEN),
+        (dump(replace(STATE, gates=("first", "node-1234"))), WhyMeasured.GATE_BETWEEN),
+        (dump(replace(STATE, gates=("first", QUIET))), None),
+        *((dump(replace(STATE, at=STATE.at + by_s)), WhyMeasured.CLOCK_MOVED) for by_s in SET_BY_S),
+    ],
+)
+def test_certificates_stand_only_for_what_the_machine_remembers(state: str, why: WhyMeasured | None) -> None:
+    """Without a record of the watch, or with another gate in between, everything is measured."""
+    assert {why} == whys(decided(usual(), replace(node_of(usual()), machine_state=state)))
 
 
 def test_a_watch_that_was_interrupted_or_has_fallen_silent_stands_for_nothing() -> None:
@@ -163,31 +164,15 @@ def test_a_watch_that_was_interrupted_or_has_fallen_silent_stands_for_nothing() 
 
 @pytest.mark.parametrize("text", ["unreadable", dump_open(OpenFindings(omitted=3)).decode()])
 def test_findings_that_are_open_or_may_be_open_measure(text: str) -> None:
-    history = usual()
-    node = replace(node_of(history), open_findings=text)
-
-    assert {WhyMeasured.OPEN_FINDINGS} == whys(decided(history, node))
+    assert {WhyMeasured.OPEN_FINDINGS} == whys(
+        decided(usual(), replace(node_of(usual()), open_findings=text))
+    )
 
 
 def test_a_file_in_which_all_findings_are_closed_is_no_reason() -> None:
-    history = usual(open_findings=dump_open(OpenFindings(opened_total=4, closed_total={"gate": 4})).decode())
-    node = node_of(history)
-    certificates = certificates_of(usual())
+    closed = dump_open(OpenFindings(opened_total=4, closed_total={"gate": 4})).decode()
 
-    assert {None} == whys(decided(history, node, certificates))
-
-
-def test_a_gate_that_the_machine_has_forgotten_or_another_one_in_between_measures() -> None:
-    history = usual()
-    node = node_of(history)
-    state = history.state(history.boot_s, THEN)
-    forgotten = replace(node, machine_state=dump(replace(state, gates=())))
-    between = replace(node, machine_state=dump(replace(state, gates=("first", "node-1234"))))
-    itself = replace(node, machine_state=dump(replace(state, gates=("first", QUIET))))
-
-    assert {WhyMeasured.GATE_FORGOTTEN} == whys(decided(history, forgotten))
-    assert {WhyMeasured.GATE_BETWEEN} == whys(decided(history, between))
-    assert {None} == whys(decided(history, itself))
+    assert {None} == whys(decided(usual(), replace(node_of(usual()), open_findings=closed)))
 
 
 def test_a_certificate_is_valid_for_as_long_as_the_policy_says() -> None:
@@ -204,17 +189,11 @@ def test_a_certificate_is_valid_for_as_long_as_the_policy_says() -> None:
         assert {why} == whys(decided(history, node, (moved,), short))
 
 
-@pytest.mark.parametrize("by_s", [-86400.0, -60.0, 60.0, 86400.0])
-def test_a_clock_that_was_set_measures(by_s: float) -> None:
-    """Between the last round and the gate, and between the gate that certified and this one."""
-    history = usual()
-    state = history.state(history.boot_s, THEN)
-    node = node_of(history)
-    now = replace(node, machine_state=dump(replace(state, at=state.at + by_s)))
-    [one] = certificates_of(history)
+@pytest.mark.parametrize("by_s", SET_BY_S)
+def test_a_clock_that_was_set_since_the_certifying_gate_measures(by_s: float) -> None:
+    [one] = certificates_of(usual())
 
-    assert {WhyMeasured.CLOCK_MOVED} == whys(decided(history, now))
-    assert {WhyMeasured.CLOCK_MOVED} == whys(decided(history, offered=(replace(one, at=one.at + by_s),)))
+    assert {WhyMeasured.CLOCK_MOVED} == whys(decided(usual(), offered=(replace(one, at=one.at + by_s),)))
 
 
 def test_certificate_sampling_takes_one_in_ten_by_the_gate_id() -> None:
@@ -228,38 +207,19 @@ def test_the_verdict_lists_each_skip_with_its_gate_and_age_and_counts_it_apart()
     found = verdict(usual(), frozenset(COSTLY))
 
     assert (Level.WARN, Answer.GO) == (found.level, found.answer)
-    assert (2, 5, 3) == (
-        found.coverage.checks.observed,
-        found.coverage.checks.required,
-        found.coverage.certified,
-    )
+    assert (Count(2, 5), 3) == (found.coverage.checks, found.coverage.certified)
     assert {*COSTLY} == {one.check for one in found.findings if one.kind is FindingKind.CERTIFIED}
+    assert {Cause.EVIDENCE} == {one.cause for one in found.findings}
     assert {f"was not tested with {name} again: gate first did so 54 min ago" for name in COSTLY} == {
         one.message for one in found.findings
     }
 
 
-@pytest.mark.parametrize(("on_warn", "answer"), [(OnWarn.ASK, Answer.ASK), (OnWarn.REFUSE, Answer.NO_GO)])
-def test_the_policy_decides_whether_that_is_enough(on_warn: OnWarn, answer: Answer) -> None:
-    policy, history = replace(THEN, on_warn=on_warn), usual()
-    [one] = certificates_of(history)
-    said = terms(QUIET, policy).conditions
-    offered = dump(Certificates(certificates=(replace(one, conditions=said),)))
-    node = node_of(history, policy)
-    rows = tuple(skipped(name) if name in COSTLY else measured(name) for name in CHECKS)
-    found = decide(report_of(QUIET, node, rows, offered), policy, FACTS)
-
-    assert (Level.WARN, answer, 3) == (found.level, found.answer, found.coverage.certified)
-    assert {Cause.EVIDENCE} == {one.cause for one in found.findings}
-
-
 def test_a_report_whose_certificates_cannot_be_read_has_none() -> None:
-    history = usual()
-    node = node_of(history)
     rows = tuple(skipped(name) if name in COSTLY else measured(name) for name in CHECKS)
 
     for text in ("", "{", '{"certificates": [{"machine": "x"}]}'):
-        found = decide(report_of(QUIET, node, rows, text), THEN, FACTS)
+        found = decide(report_of(QUIET, node_of(usual()), rows, text), THEN, FACTS)
         assert (Answer.CANNOT_TELL, 0) == (found.answer, found.coverage.certified)
 
 
@@ -281,17 +241,6 @@ def test_without_valid_for_no_byte_differs() -> None:
     for text in texts:
         for word in (b"valid_for", b"certif", b"machine_state"):
             assert word not in text
-
-
-def test_a_watch_of_another_instance_type_saw_other_parts() -> None:
-    """One that was told of a machine without GPUs looks at none."""
-    history = usual()
-    state = history.state(history.boot_s, THEN)
-    assert state.record is not None
-    other = dump(replace(state, record=replace(state.record, instance_type="toy.4x")))
-    node = replace(node_of(history), machine_state=other)
-
-    assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, node))
 
 
 def test_a_kept_report_carries_all_that_its_verdict_needs() -> None:

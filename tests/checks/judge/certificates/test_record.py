@@ -8,8 +8,15 @@ import pytest
 
 from checks.judge.certificates.record import RecordState, WatchRound, after, longest_gap_s
 
-FIRST = WatchRound(1, "boot", "cpu", "a" * 64, "b" * 64, "1.0", 60.0, 5000.0, 999.0, 1000.0, True)
-SECOND = replace(FIRST, number=2, ended_at=5060.0, began_boot_s=1059.0, ended_boot_s=1060.0)
+
+def in_time(number: int, clock_s: float = 60.0) -> WatchRound:
+    """A round, a minute after the one before it; the clock says that it was so many seconds."""
+    boot_s = 940.0 + 60.0 * number
+    at = 5000.0 + clock_s * (number - 1)
+    return WatchRound(number, "boot", "cpu", "a" * 64, "b" * 64, "1.0", 60.0, at, boot_s - 1.0, boot_s, True)
+
+
+FIRST, SECOND, THIRD = map(in_time, (1, 2, 3))
 
 
 def record_of(*rounds: WatchRound) -> tuple[int, float] | None:
@@ -28,10 +35,9 @@ def test_rounds_that_follow_each_other_make_one_record() -> None:
 
 def test_a_round_that_found_something_or_was_not_whole_ends_the_record() -> None:
     bad = replace(SECOND, is_clean=False)
-    third = replace(SECOND, number=3, ended_at=5120.0, began_boot_s=1119.0, ended_boot_s=1120.0)
 
     assert record_of(FIRST, bad) is None
-    assert (1, 1120.0) == record_of(FIRST, bad, third)
+    assert (1, 1120.0) == record_of(FIRST, bad, THIRD)
 
 
 @pytest.mark.parametrize(
@@ -61,16 +67,7 @@ def test_a_machine_whose_boot_is_not_known_has_no_record() -> None:
 
 def test_a_clock_that_is_set_in_small_steps_is_noticed_as_well() -> None:
     """Each step is below what is noticed between two rounds."""
-    rounds = [
-        replace(
-            FIRST,
-            number=number,
-            ended_at=5000.0 + 64.0 * number,
-            began_boot_s=999.0 + 60.0 * number,
-            ended_boot_s=1000.0 + 60.0 * number,
-        )
-        for number in range(5)
-    ]
+    rounds = [in_time(number, 64.0) for number in range(1, 6)]
     found = record_of(*rounds)
 
     assert found is not None

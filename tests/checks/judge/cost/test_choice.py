@@ -21,8 +21,8 @@ def certificate(checks: dict[str, float], hours: float = 3.0, machine: int = 0) 
     return Certificate(f"{machine:064x}", "g1", "a" * 64, "b" * 64, NOW - hours * HOUR_S, 0.0, checks)
 
 
-def job(nodes: int = 4, hours: float | None = 24.0, gpus: int = 8) -> Job:
-    return Job("p5.48xlarge", nodes, gpus, hours, checkpoint_hours=1.0)
+def job(hours: float | None = 24.0) -> Job:
+    return Job("p5.48xlarge", 4, 8, hours, checkpoint_hours=1.0)
 
 
 def test_the_sum_is_probability_times_loss_against_what_the_check_costs() -> None:
@@ -45,9 +45,8 @@ def test_the_sum_is_probability_times_loss_against_what_the_check_costs() -> Non
 def test_an_older_certificate_of_a_shorter_check_is_measured_again(
     hours: float, seconds: float, worth: bool
 ) -> None:
-    left, [choice] = chosen(
-        [certificate({"cpu.stress": seconds}, hours)], NOW, job(hours=240.0), builtin_failures()
-    )
+    offered = [certificate({"cpu.stress": seconds}, hours)]
+    left, [choice] = chosen(offered, NOW, job(hours=240.0), builtin_failures())
 
     assert worth is choice.is_worth
     assert worth is (not left)

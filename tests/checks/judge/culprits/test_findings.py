@@ -13,7 +13,7 @@ from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Report, Value
 from checks.policy import CheckPolicy, Policy
 from tests.checks.culprit.rows import FAST, Change, slow_link, slow_ranks, tournament
-from tests.sample_reports import FACTS, POLICY
+from tests.sample_reports import FACTS, POLICY, with_row, without_row
 
 OPTIONS = {"slow_ratio": 0.5}
 NO_ANSWER = {
@@ -37,16 +37,9 @@ def _said(report: Report, **options: float) -> dict[str, str]:
 
 def _with(report: Report, rank: int, **metrics: Value) -> Report:
     """The same with other lists in one rank's row."""
-    rows = [
-        replace(row, metrics={**row.metrics, **metrics}) if row.subject.endswith(f"/rank-{rank}") else row
-        for row in report.observations
-    ]
-    return replace(report, observations=tuple(rows))
-
-
-def _without(report: Report, rank: int) -> Report:
-    rows = tuple(row for row in report.observations if not row.subject.endswith(f"/rank-{rank}"))
-    return replace(report, observations=rows)
+    row = report.observations[rank]
+    other = replace(row, metrics={**row.metrics, **metrics})
+    return with_row(report, row.check, row.subject, lambda _: other)
 
 
 @pytest.mark.parametrize(("nodes", "per"), [(1, 4), (2, 1), (3, 1), (8, 1), (5, 2), (4, 8)])
@@ -144,7 +137,8 @@ def test_half_of_the_nodes_slow_condemns_none() -> None:
 
 def test_a_rank_without_a_row_is_missing_evidence_and_no_hardware() -> None:
     """Nobody is blamed for it, the links to it are not, and what was measured among the others stands."""
-    report = _without(tournament(8, 1, lambda a, b: NO_ANSWER if 6 in (a, b) else {}), 6)
+    silent = tournament(8, 1, lambda a, b: NO_ANSWER if 6 in (a, b) else {})
+    report = without_row(silent, COLLECTIVE, "node-6/rank-6")
     policy = _policy()
     verdict = decide(report, replace(policy, checks={COLLECTIVE: policy.checks[COLLECTIVE]}), FACTS)
     first, *others = verdict.findings

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Better, Endpoint, Matrix, MatrixAnswer, Span, Tolerance
+from checks.culprit.matrix import MatrixAnswer, Tolerance
+from checks.culprit.rounds import planned
 from checks.culprit.topology import SWITCHES
 from checks.documents.report import dump_plain
 from checks.explain import registry
@@ -23,6 +24,7 @@ from checks.policy import load
 from checks.value_types import DecodeError
 from tasks.gate_file.references import default_policy
 from tests.checks.culprit.matrix_texts import csv_long, csv_square, rates
+from tests.checks.culprit.planted import all_pairs, matrix, nodes, together
 from tests.checks.culprit.rows import Change, results_of, row, tournament
 
 KIND = {COLLECTIVE: "cpu", NCCL: "p5.48xlarge"}
@@ -33,17 +35,17 @@ VAIN: Mapping[str, float | int | str | None] = {
 NAMES = [f"h{number}" for number in range(8)]
 
 
-def _report(nodes: int, per: int, change: Change = lambda a, b: {}, name: str = COLLECTIVE) -> Report:
-    base = tournament(nodes, per, lambda a, b: {}, name)
-    rows = tuple(row(rank, nodes, per, change, name, fast=FAST[name]) for rank in range(nodes * per))
+def _report(number: int, per: int, change: Change = lambda a, b: {}, name: str = COLLECTIVE) -> Report:
+    base = tournament(number, per, lambda a, b: {}, name)
+    rows = tuple(row(rank, number, per, change, name, fast=FAST[name]) for rank in range(number * per))
     declared = replace(base.declared, instance_type=KIND[name], gpus_per_node=per if name == NCCL else 0)
     return replace(base, observations=rows, declared=declared)
 
 
 def _found(report: Report) -> list[Finding]:
     """What the shipped policy's line for this check says; a report of one check lacks all else."""
-    policy, (planned,) = default_policy(report.declared.instance_type)[1], report.plan
-    line = {planned.check: policy.checks[planned.check]}
+    policy, (entry,) = default_policy(report.declared.instance_type)[1], report.plan
+    line = {entry.check: policy.checks[entry.check]}
     found = decide(report, replace(policy, checks=line), builtin()).findings
     return [finding for finding in found if finding.check not in ("report", "facts")]
 
@@ -111,8 +113,6 @@ def test_a_cluster_of_which_nothing_between_nodes_was_measured_is_not_passed() -
 
 def test_rounds_left_out_at_the_end_are_a_warning() -> None:
     """Of twenty nodes each met sixteen."""
-    from checks.culprit.rounds import planned
-
     plan = planned(20, 1, 64, 12)
     report = _rows(
         _report(20, 1),
@@ -131,13 +131,13 @@ def test_a_test_that_broke_off_has_no_rate() -> None:
     assert {("node-3", "FAIL", "HARDWARE")} == _said(report)
 
 
-@pytest.mark.parametrize(("nodes", "per"), [(2, 1), (1, 2)])
-def test_wrong_data_one_way_between_two_ranks_is_a_failure(nodes: int, per: int) -> None:
+@pytest.mark.parametrize(("number", "per"), [(2, 1), (1, 2)])
+def test_wrong_data_one_way_between_two_ranks_is_a_failure(number: int, per: int) -> None:
     """There is nobody to compare with, and nothing to compare: it is wrong."""
     wrong: dict[str, float | int | str | None] = {"failures": "3 wrong elements", "wrong_elements": 3}
 
     assert {(CLUSTER, "FAIL", "EVIDENCE")} == _said(
-        _report(nodes, per, lambda a, b: wrong if (a, b) == (0, 1) else {})
+        _report(number, per, lambda a, b: wrong if (a, b) == (0, 1) else {})
     )
 
 
@@ -210,9 +210,9 @@ def test_rank_that_reports_not_running_is_not_condemned_by_its_peers() -> None:
 def test_knowing_the_switches_does_not_hide_that_all_between_them_is_slow(leaf: str) -> None:
     """A distance is held against itself, and to a quarter of what the best one reaches."""
     slow = _report(8, 1, lambda a, b: {"bandwidth_gbps": 0.03} if leaf[a] != leaf[b] else {})
-    nodes = tuple(replace(node, identity={SWITCHES: leaf[node.rank]}) for node in slow.nodes)
+    found = tuple(replace(node, identity={SWITCHES: leaf[node.rank]}) for node in slow.nodes)
 
-    assert "FAIL" in {level for _, level, _ in _said(replace(slow, nodes=nodes))}
+    assert "FAIL" in {level for _, level, _ in _said(replace(slow, nodes=found))}
 
 
 def test_two_sockets_of_one_host_condemn_none_of_its_gpus() -> None:
@@ -226,18 +226,14 @@ def test_many_hiccups_are_said() -> None:
     """One cell of twelve failed, and was good thrice: a warning. A quarter of them: nobody can tell."""
 
     def answer(bad: set[tuple[int, int]]) -> MatrixAnswer:
-        cells = [(a, b) for a in range(4) for b in range(4) if a != b]
-        again = [cell for cell in cells if cell in bad or cell[::-1] in bad] * 3
-        values = [0.03 if cell in bad else 1.0 for cell in cells] + [1.0] * len(again)
-        sources, targets = zip(*(cells + again), strict=True)
-        parts = tuple(Endpoint(f"n{one}", f"n{one}") for one in range(4))
-        made = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, sources, targets, values)
-        return decode(made, Tolerance(0.1, 0.02)).answer
+        once = matrix(nodes(4), lambda a, b: (a, b) in bad, value=lambda _: 0.3)
+        again = matrix(nodes(4), cells=[(a, b) for a, b in all_pairs(nodes(4)) if {(a, b), (b, a)} & bad] * 3)
+        return decode(together(once, again), Tolerance(0.1, 0.2)).answer
 
-    def said(nodes: int, other: int) -> set[tuple[str, str, str]]:
+    def said(number: int, other: int) -> set[tuple[str, str, str]]:
         again: Change = lambda a, b: {"latency_us": 50.0} if {a, b} == {2, other} else {}  # noqa: E731
         once = _spoiled("bandwidth_gbps", None, "no answer within 2 s", other)
-        return _said(_rows(_report(nodes, 1, again), once))
+        return _said(_rows(_report(number, 1, again), once))
 
     assert MatrixAnswer.NOBODY is answer({(0, 1)})
     assert MatrixAnswer.UNEXPLAINED is answer({(0, 1), (2, 3), (3, 1)})

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Better, Endpoint, Matrix, Span, Tolerance
+from checks.culprit.matrix import Tolerance
 from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import CheckFindings, judge
 from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, PairTable
 from checks.judge.culprits.pattern_findings import MatrixReading
 from checks.model import CLUSTER, Finding, Observation, Report, Value
 from checks.policy import CheckPolicy
+from tests.checks.culprit.planted import GOOD, matrix, ranks
 from tests.checks.culprit.rows import FAST, tournament
 from tests.sample_reports import FACTS, POLICY
 
@@ -99,9 +100,8 @@ def test_a_slow_pair_that_also_loses_segments_pauses_or_changes_data_is_refused(
 
 def test_two_halves_with_half_of_the_rate_between_them_are_a_warning_with_their_nodes() -> None:
     """Nobody told the switches."""
-    (one,) = found(
-        tournament(8, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.5} if (a < 4) != (b < 4) else {})
-    )
+    halves = tournament(8, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.5} if (a < 4) != (b < 4) else {})
+    (one,) = found(halves)
 
     assert [(CLUSTER, "WARN CONFIGURATION")] == said([one])
     assert "the nodes fall into 2 groups (node-0, node-1, node-2, node-3; node-4" in one.message
@@ -109,11 +109,8 @@ def test_two_halves_with_half_of_the_rate_between_them_are_a_warning_with_their_
 
 def two_switches(share: float) -> MatrixReading:
     """Eight nodes below each of two switches that the topology names, and this share of the bandwidth between them."""
-    parts = [Endpoint(f"n{n}", f"n{n}", switches=(f"leaf-{n // 8}",)) for n in range(16)]
-    cells = [(a, b) for a in range(16) for b in range(16) if a != b]
-    values = [FAST * (share if a // 8 != b // 8 else 1.0) for a, b in cells]
-    sources, targets = ([cell[end] for cell in cells] for end in (0, 1))
-    made = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, (*parts,), sources, targets, values)
+    parts = ranks(16, 1, lambda node: (f"leaf-{node // 8}",))
+    made = matrix(parts, lambda a, b: a // 8 != b // 8, value=lambda _: GOOD * share)
     return MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, made, decode(made, Tolerance(0.7)))
 
 
@@ -135,9 +132,8 @@ def test_slowness_between_switches_is_judged_by_the_declared_oversubscription(
     """A slow switch among two must not be passed over in silence, and an oversubscribed fabric is not refused."""
     reading = two_switches(share)
     table = PairTable(reading.matrix.parts, tuple(range(16)))
-    findings = CheckFindings(
-        COLLECTIVE, table, [reading], RecordedLoads((), {}), {"oversubscription": declared}
-    ).findings()
+    options = {"oversubscription": declared}
+    findings = CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {}), options).findings()
 
     assert expected == "".join(one.level.value for one in findings)
 
@@ -150,9 +146,8 @@ def test_a_sweep_that_could_not_have_seen_such_a_node_is_missing_evidence() -> N
     (one,) = found(healthy, detects_slow_node=0.02)
     assert (CLUSTER, "FAIL EVIDENCE") == said([one])[0]
     assert "but the policy asks for 2 %" in one.message
-    assert [(CLUSTER, "FAIL EVIDENCE")] == [
-        x for x in said(found(tournament(3, 1), detects_slow_node=0.3)) if "FAIL" in x[1]
-    ]
+    of_three = said(found(tournament(3, 1), detects_slow_node=0.3))
+    assert [(CLUSTER, "FAIL EVIDENCE")] == [one for one in of_three if "FAIL" in one[1]]
 
 
 def congested(nodes: tuple[int, ...], first: int, last: int) -> Report:
@@ -166,12 +161,11 @@ def congested(nodes: tuple[int, ...], first: int, last: int) -> Report:
 def _spoiled(row: Observation, nodes: tuple[int, ...], first: int, last: int) -> Observation:
     mine = int(row.subject.rpartition("-")[2])
     metrics: Any = row.metrics
-    rates = [
+    tests = zip(metrics["peers"], metrics["bandwidth_gbps"], metrics["in_round"], strict=True)
+    rates = (
         rate / 3 if (mine in nodes) != (peer in nodes) and first <= at <= last else rate
-        for peer, rate, at in zip(
-            metrics["peers"], metrics["bandwidth_gbps"], metrics["in_round"], strict=True
-        )
-    ]
+        for peer, rate, at in tests
+    )
     return replace(row, metrics={**row.metrics, "bandwidth_gbps": tuple(rates)})
 
 
@@ -353,9 +347,8 @@ def test_if_no_majority_is_fast_the_answer_is_missing_evidence(nodes: int, sick:
     if sick <= nodes / 4:
         assert {(f"node-{n}", "FAIL HARDWARE") for n in range(sick)} == set(said(findings))
     else:
-        assert {(CLUSTER, "FAIL EVIDENCE")} == set(
-            said([one for one in findings if one.level.value == "FAIL"])
-        )
+        fails = [one for one in findings if one.level.value == "FAIL"]
+        assert {(CLUSTER, "FAIL EVIDENCE")} == set(said(fails))
         blind, words = "a node would have been seen from", "no majority of the nodes is fast"
         assert any(words in one.message or (2 * sick < nodes and blind in one.message) for one in findings)
 

@@ -39,6 +39,12 @@ def rank(report: Report, number: int) -> str:
     return f"node-{number // report.declared.ranks_per_node}/rank-{number}"
 
 
+def errored(row: Observation, reason: str) -> Observation:
+    """The row of a check that has no result for this reason."""
+    kind = next((kind for start, kind in KINDS.items() if reason.startswith(start)), ErrorKind.RAISED)
+    return replace(row, outcome=Outcome.ERRORED, reason=reason, metrics={}, error_kind=kind)
+
+
 def broken(report: Report, check: str, gone: set[int], why: Mapping[int, str] | str = TIMED_OUT) -> Report:
     """Ranks `gone` wrote nothing of the check and of what came later; the others say why they have no result.
 
@@ -59,16 +65,7 @@ def broken(report: Report, check: str, gone: set[int], why: Mapping[int, str] | 
         said = why if isinstance(why, str) else why.get(number)
         if said is None:
             return row
-        reason = said if row.check == next(name for name in later if name in group) else LOST
-        return replace(
-            row,
-            outcome=Outcome.ERRORED,
-            reason=reason,
-            metrics={},
-            error_kind=next(
-                (kind for start, kind in KINDS.items() if reason.startswith(start)), ErrorKind.RAISED
-            ),
-        )
+        return errored(row, said if row.check == next(name for name in later if name in group) else LOST)
 
     rows = (change(row) for row in report.observations)
     return replace(report, observations=tuple(row for row in rows if row is not None))
@@ -167,11 +164,9 @@ def test_too_many_are_no_ranks(nodes: int, ranks: int, gone: set[int]) -> None:
     """Something that they share; nobody is named."""
     (finding,) = found(broken(healthy(nodes, ranks), REDUCE, gone))
 
+    many = f"{len(gone)} of {nodes * ranks} ranks did not report"
     assert finding.subject == CLUSTER
-    assert (
-        finding.message
-        == f"{len(gone)} of {nodes * ranks} ranks did not report: too many to suspect a single rank"
-    )
+    assert finding.message == f"{many}: too many to suspect a single rank"
 
 
 @pytest.mark.parametrize("why", [TIMED_OUT, OOM, DEADLINE, "it returned a str, not a Measurement"])
@@ -193,12 +188,7 @@ def test_silent_rank_in_an_optional_check_is_a_warning() -> None:
 def test_the_check_that_went_on_without_it_is_the_one_it_never_ended() -> None:
     """It died in the first group check, whose others measured; they waited in the second."""
     went_on = broken(healthy(2, 4), REDUCE, {7}, {})
-    rows = tuple(
-        replace(r, outcome=Outcome.ERRORED, reason=RESET, metrics={}, error_kind=ErrorKind.RAISED)
-        if r.check == DDP
-        else r
-        for r in went_on.observations
-    )
+    rows = tuple(errored(r, RESET) if r.check == DDP else r for r in went_on.observations)
     (finding,) = found(replace(went_on, observations=rows))
 
     assert (finding.check, finding.message) == (

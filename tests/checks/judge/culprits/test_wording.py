@@ -14,6 +14,7 @@ from checks.judge.culprits.from_report import MatrixSubject
 from checks.judge.culprits.pattern_findings import MatrixReading, unexplained_level
 from checks.judge.culprits.wording import MOST_VALUES, _value, cells, unexplained
 from checks.model import Level
+from tests.checks.culprit import planted
 
 NOISE = PairNoise(sensitivity=0.9, hiccup=0.01, usual=0.9, spread=0.1, line=0.3)
 
@@ -110,14 +111,11 @@ def test_pairs_that_were_good_again_are_told_from_those_that_never_were(
 ) -> None:
     """The first are a warning, whatever else ran on the nodes; the others are missing evidence, whatever the decoder makes of them."""
     bad = {(0, 1), (2, 3), (3, 1)}
-    cells = [(a, b) for a in range(4) for b in range(4) if a != b]
-    again = [cell for cell in cells if (cell in bad or cell[::-1] in bad) and cell not in once] * 3
-    values = [0.03 if cell in bad else 1.0 for cell in cells] + [1.0] * len(again)
-    sources, targets = zip(*(cells + again), strict=True)
-    parts = tuple(Endpoint(f"n{one}", f"n{one}") for one in range(4))
-    matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, sources, targets, values)
-    tests = [test for test, value in enumerate(values) if value < 1.0]
-    decoded = replace(decode(matrix, Tolerance(0.1, 0.02)), answer=MatrixAnswer.UNEXPLAINED)
+    first = planted.matrix(planted.nodes(4), lambda a, b: (a, b) in bad)
+    again = [(a, b) for a, b in first.ends if {(a, b), (b, a)} & bad and (a, b) not in once]
+    matrix = planted.together(first, planted.matrix(first.parts, cells=3 * again))
+    tests = [test for test, cell in enumerate(first.ends) if cell in bad]
+    decoded = replace(decode(matrix, Tolerance(0.5)), answer=MatrixAnswer.UNEXPLAINED)
 
     assert f"bandwidth between nodes: {said}" in unexplained(matrix, decoded, tests)
     reading = MatrixReading("collective.pairs", MatrixSubject.BANDWIDTH, matrix, decoded)

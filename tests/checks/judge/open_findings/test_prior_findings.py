@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -29,17 +30,17 @@ def an_open(
     )  # fmt: skip
 
 
-def judged(*found: OpenFinding, omitted: int = 0, node: int = 1, text: str | None = None) -> Verdict:
-    report = healthy(nodes=2)
-    said = text if text is not None else documents.dump(OpenFindings(open=found, omitted=omitted)).decode()
-    return verdict_of(with_open(report, node, said))
+def judged(*found: OpenFinding, omitted: int = 0, text: str | None = None) -> Verdict:
+    return verdict_of(with_open(healthy(), 1, *found, omitted=omitted, text=text))
 
 
-def with_open(report: Report, number: int, text: str) -> Report:
-    nodes = [
-        replace(node, open_findings=text) if place == number else node
-        for place, node in enumerate(report.nodes)
-    ]
+def with_open(
+    report: Report, number: int, *found: OpenFinding, omitted: int = 0, text: str | None = None
+) -> Report:
+    """The report whose node of this number carries these findings, or this text."""
+    nodes = [*report.nodes]
+    carried = documents.dump(OpenFindings(open=found, omitted=omitted)).decode() if text is None else text
+    nodes[number] = replace(nodes[number], open_findings=carried)
     return replace(report, nodes=tuple(nodes))
 
 
@@ -83,21 +84,18 @@ def test_gate_judges_an_open_finding_it_measured_by_its_own_result() -> None:
 
 
 def test_a_check_that_failed_to_measure_is_not_measured() -> None:
-    report = healthy(nodes=2)
-    blind = without_row(report, "system.clock", "node-1")
-    text = documents.dump(OpenFindings(open=(an_open("system.clock", part=""),))).decode()
-    found = verdict_of(with_open(blind, 1, text))
+    blind = without_row(healthy(), "system.clock", "node-1")
+    known = an_open("system.clock", part="")
 
-    assert Answer.NO_GO is found.answer
-    other = verdict_of(with_open(blind, 0, text))
+    assert Answer.NO_GO is verdict_of(with_open(blind, 1, known)).answer
+    other = verdict_of(with_open(blind, 0, known))
     assert Answer.CANNOT_TELL is other.answer, "node-0 measured it; node-1 lacks evidence"
 
 
 def test_gate_reports_a_finding_once_that_was_also_open_before() -> None:
-    sick = with_metric(healthy(nodes=2), "system.clock", "node-1", "wall_rate", 0.5)
-    key = FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION)
-    text = documents.dump(OpenFindings(open=(replace(an_open(), key=key),))).decode()
-    grave = [one for one in verdict_of(with_open(sick, 1, text)).findings if one.level is Level.FAIL]
+    sick = with_metric(healthy(), "system.clock", "node-1", "wall_rate", 0.5)
+    known = replace(an_open(), key=FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION))
+    grave = [one for one in verdict_of(with_open(sick, 1, known)).findings if one.level is Level.FAIL]
 
     assert [("system.clock", None)] == [(one.check, one.kind) for one in grave]
 
@@ -137,7 +135,7 @@ def test_a_report_carries_what_a_gate_has_to_answer() -> None:
 def test_a_pass_names_what_the_gate_answered() -> None:
     """The node closes these when it gets the pass: the flow cannot reach it otherwise."""
     mended = replace(an_open(), key=FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION))
-    report = with_open(healthy(nodes=2), 1, documents.dump(OpenFindings(open=(mended, an_open()))).decode())
+    report = with_open(healthy(), 1, mended, an_open())
 
     assert {"node-1": (mended.key.name,)} == closed_names(report, verdict_of(report).findings)
     sick = with_metric(report, "system.clock", "node-1", "wall_rate", 0.5)
@@ -149,9 +147,7 @@ def test_a_pass_names_what_the_gate_answered() -> None:
 
 def test_hardware_is_answered_after_a_restart_alone() -> None:
     broken = replace(an_open(boot="b-1"), key=FindingKey("system.clock", "", "wall_rate", Cause.HARDWARE))
-    text = documents.dump(OpenFindings(open=(broken,))).decode()
-    same = with_open(healthy(nodes=2), 1, text)
-    other = with_open(healthy(nodes=2), 0, text)
+    same, other = (with_open(healthy(), node, broken) for node in (1, 0))
 
     assert {} == closed_names(same, verdict_of(same).findings), "node-1 still runs in the boot b-1"
     assert {"node-0": (broken.key.name,)} == closed_names(other, verdict_of(other).findings)
@@ -164,16 +160,16 @@ def test_a_counted_event_is_answered_after_a_restart_alone(
     cause: Cause, boot: str, answer: Answer, synchronised: bool
 ) -> None:
     """That a counter is quiet, or grows less, while a gate runs says nothing of what it counted before. node-1 is in the boot b-1."""
-    key = FindingKey("system.clock", "", "synchronised", cause)
-    text = documents.dump(OpenFindings(open=(replace(an_open(boot=boot), key=key),))).decode()
-    report = with_metric(healthy(nodes=2), "system.clock", "node-1", "synchronised", synchronised)
+    known = replace(an_open(boot=boot), key=FindingKey("system.clock", "", "synchronised", cause))
+    measured = with_metric(healthy(), "system.clock", "node-1", "synchronised", synchronised)
+    report = with_open(measured, 1, known)
     counting = tuple(replace(line, events=("synchronised",)) for line in report.plan)
-    found = verdict_of(with_open(replace(report, plan=counting), 1, text))
+    found = verdict_of(replace(report, plan=counting))
 
     assert answer is found.answer
     refusing = [one for one in found.findings if one.kind is FindingKind.OPEN_BEFORE]
     assert all("restart the node" in one.remedy for one in refusing)
-    assert Answer.GO is verdict_of(with_open(report, 1, text)).answer, "a state is as it was measured last"
+    assert Answer.GO is verdict_of(report).answer, "a state is as it was measured last"
 
 
 @pytest.mark.parametrize(
@@ -184,8 +180,7 @@ def test_a_prolog_lets_a_restarted_node_in_for_what_a_gate_alone_measures(
     boot: str, check: str, left: int
 ) -> None:
     """Otherwise no gate could run on a node that was repaired. node-1 is in the boot b-1."""
-    text = documents.dump(OpenFindings(open=(an_open(check, boot=boot),))).decode()
-    report = without_remedied(with_open(healthy(nodes=2), 1, text), {"compute.gemm"})
+    report = without_remedied(with_open(healthy(), 1, an_open(check, boot=boot)), {"compute.gemm"})
 
     assert left == len(documents.load(report.nodes[1].open_findings).open)
     assert "" == report.nodes[0].open_findings
@@ -194,14 +189,7 @@ def test_a_prolog_lets_a_restarted_node_in_for_what_a_gate_alone_measures(
 def test_no_open_finding_ever_improves_an_answer() -> None:
     """Whatever the file holds: without it the answer is the same or better."""
     ranks = {Answer.GO: 0, Answer.ASK: 1, Answer.CANNOT_TELL: 2, Answer.NO_GO: 2}
-    report = healthy(nodes=2)
-    sick = replace(
-        report, observations=tuple(row for row in report.observations if row.check != "system.clock")
-    )
-    for base in (report, sick):
+    for base in (healthy(), without_row(healthy(), "system.clock", "node-1")):
         plain = verdict_of(base).answer
-        for level in Level:
-            for cause in Cause:
-                for check in ("system.clock", "storage.smart"):
-                    text = documents.dump(OpenFindings(open=(an_open(check, level, cause),))).decode()
-                    assert ranks[verdict_of(with_open(base, 1, text)).answer] >= ranks[plain]
+        for key in product(("system.clock", "storage.smart"), Level, Cause):
+            assert ranks[verdict_of(with_open(base, 1, an_open(*key))).answer] >= ranks[plain]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import pytest
 
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import MOST_CLOSED, MOST_OPEN, Closer, OpenFinding, OpenFindings
-from checks.judge.open_findings.update import LatestEvidence, after_gate, after_round, close
+from checks.judge.open_findings.update import LatestEvidence, after_gate, after_round, close, seen_on
 from checks.model import Action, Cause, Finding, FindingKind, Level
 
 DAY = 86400.0
@@ -90,10 +90,8 @@ def test_the_gravest_level_stays() -> None:
 
     assert one.level is Level.FAIL
     assert one.message != "milder"
-    graver = after_round(
-        after_round(OpenFindings(), seen(replace(finding(), level=Level.WARN))),
-        seen(replace(finding(), message="graver")),
-    )
+    mild = after_round(OpenFindings(), seen(finding(level=Level.WARN)))
+    graver = after_round(mild, seen(replace(finding(), message="graver")))
     assert [(Level.FAIL, "graver")] == [(one.level, one.message) for one in graver.open]
 
 
@@ -203,8 +201,6 @@ def test_the_file_stays_bounded_and_counts_what_it_leaves_out() -> None:
 
 def test_finding_open_before_the_gate_is_not_seen_again_by_it() -> None:
     """The gate's own finding about an old one must not make it look recent."""
-    from checks.judge.open_findings.update import seen_on
-
     old = replace(finding(), kind=FindingKind.OPEN_BEFORE)
     assert [] == [*seen_on("node-1", 0.0, "gate-1", BOOT, [old], {}, ()).findings]
     link = replace(finding(), subject="node-1<->node-2")
@@ -221,9 +217,7 @@ def test_the_file_is_read_as_it_was_written() -> None:
 
 def test_an_open_finding_has_no_default_that_hides_a_field() -> None:
     """A field with a default could be lost from the file and nobody would notice."""
-    import dataclasses
-
-    assert all(field.default is dataclasses.MISSING for field in dataclasses.fields(OpenFinding))
+    assert all(field.default is MISSING for field in fields(OpenFinding))
 
 
 def test_texts_without_end_leave_a_file_that_can_be_read() -> None:

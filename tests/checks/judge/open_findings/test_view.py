@@ -37,6 +37,11 @@ STATES = {
 SHIPPED = {path.stem: read_policy(path, announced=False) for path in sorted(POLICIES.glob("*.json"))}
 
 
+def rules_of(policy: Policy) -> set[tuple[str, str]]:
+    """Check and metric of each rule."""
+    return {(check, rule.metric) for check, line in policy.checks.items() for rule in line.rules}
+
+
 def test_the_list_is_literal() -> None:
     """A check gets onto it by a decision, and not by its cost or its family."""
     assert [*SAFE] == [check.name for check in CATALOG if check.beside_job]
@@ -57,41 +62,28 @@ def test_a_check_beside_a_job_takes_nothing_from_it(check: Check) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_view_has_no_rule_about_an_idle_machine(name: str) -> None:
     policy = SHIPPED[name]
-    seen = view(policy, CATALOG)
-    rules = {(check, rule.metric) for check, line in seen.checks.items() for rule in line.rules}
-    dropped = {
-        (check, rule.metric)
-        for check, line in policy.checks.items()
-        if check in seen.checks
-        for rule in line.rules
-    } - rules
+    viewed = view(policy, CATALOG)
+    dropped = {rule for rule in rules_of(policy) - rules_of(viewed) if rule[0] in viewed.checks}
 
-    assert not rules & IDLE
+    assert not rules_of(viewed) & IDLE
     assert dropped == {rule for rule in IDLE if rule[0] in policy.checks}
-    assert {*seen.checks} == {check.name for check in watched(CATALOG, policy)} <= {*SAFE}
+    assert {*viewed.checks} == {check.name for check in watched(CATALOG, policy)} <= {*SAFE}
 
 
 def test_every_rule_of_the_list_is_in_a_shipped_policy() -> None:
     """An entry that names no rule would be a rule that is silently kept."""
-    shipped = {
-        (check, rule.metric)
-        for policy in SHIPPED.values()
-        for check, line in policy.checks.items()
-        for rule in line.rules
-    }
-
-    assert shipped >= IDLE
+    assert set[tuple[str, str]]().union(*map(rules_of, SHIPPED.values())) >= IDLE
 
 
 def test_what_is_counted_during_a_run_is_an_event() -> None:
     """A later run that counts nothing does not answer it. Missing evidence is answered by any measurement."""
-    comparing = [check for check in CATALOG if check.before or check.watch]
+    comparing = {check.name for check in CATALOG if check.before or check.watch}
     judged = {
-        (check.name, rule.metric)
+        (check, rule.metric)
         for policy in SHIPPED.values()
-        for check in comparing
-        for rule in (policy.checks[check.name].rules if check.name in policy.checks else ())
-        if rule.cause is not Cause.EVIDENCE
+        for check, line in policy.checks.items()
+        for rule in line.rules
+        if check in comparing and rule.cause is not Cause.EVIDENCE
     }
 
     events = {(check.name, metric) for check in CATALOG for metric in check.events}
@@ -102,12 +94,8 @@ def test_what_is_counted_during_a_run_is_an_event() -> None:
 def test_gpu_machines_are_watched_for_what_breaks_between_gates() -> None:
     policy: Policy = SHIPPED["nvidia"]
     names = {check.name for check in watched(CATALOG, policy)}
-    gpu = {
-        check.name
-        for check in CATALOG
-        if check.beside_job
-        and check.part in (MachinePart.GPU, MachinePart.NVLINK, MachinePart.EFA, MachinePart.INFINIBAND)
-    }
+    parts = {MachinePart.GPU, MachinePart.NVLINK, MachinePart.EFA, MachinePart.INFINIBAND}
+    gpu = {check.name for check in CATALOG if check.beside_job and check.part in parts}
 
     assert names >= gpu
     assert names >= {"kernel.xid", "kernel.sxid", "kernel.hardware", "network.counters"}

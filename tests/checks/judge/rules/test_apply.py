@@ -23,21 +23,21 @@ def _found(
     rule: Rule, *values: Value | None, expected: int | None = None, required: bool = True
 ) -> list[Finding]:
     """What the rule says of nodes whose metric `m` has these values (None: the metric is missing)."""
-    rows = [
-        Observation(CHECK, f"node-{i}", Outcome.MEASURED, 1.0, {} if value is None else {"m": value})
+    line = CheckPolicy(required=required, rules=(rule,))
+    return list(apply(CHECK, line, _rows("m", values), len(values) if expected is None else expected))
+
+
+def _rows(metric: str, values: Sequence[Value | None]) -> list[Observation]:
+    return [
+        Observation(CHECK, f"node-{i}", Outcome.MEASURED, 1.0, {} if value is None else {metric: value})
         for i, value in enumerate(values)
     ]
-    line = CheckPolicy(required=required, rules=(rule,))
-    return list(apply(CHECK, line, rows, len(values) if expected is None else expected))
 
 
 def _versions(metric: str, versions: Sequence[str], context: RuleContext) -> list[tuple[str, str]]:
     """What the rule that all nodes have the same version finds."""
     line = CheckPolicy(rules=(Rule(metric, "s", Over.CLUSTER, same=True),))
-    rows = [
-        Observation("system.identity", f"node-{i}", Outcome.MEASURED, 1.0, {metric: version})
-        for i, version in enumerate(versions)
-    ]
+    rows = _rows(metric, versions)
     return _levels(list(apply("system.identity", line, rows, len(rows), context)))
 
 

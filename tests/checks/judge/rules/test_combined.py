@@ -16,6 +16,7 @@ from checks.judge.rules.values import Chances, RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
 from checks.model_details import Reference, Relation
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
+from tests.checks.judge.rules.test_tails import Draw, normal
 
 CHECK = "compute.memory_bandwidth"
 METRICS = ("copy_gbps", "triad_gbps", "read_gbps")
@@ -23,17 +24,8 @@ PEERS = Rule("copy_gbps", "s", Over.PEERS, warn_below=0.95, fail_below=0.9)
 CHANCES = Chances(1e-7, 1e-7, 1e-7)
 BUSY: Mapping[str, Value] = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}
 
-Speed = Callable[
-    [int, int, int], float
-]  # node, rank of the node, metric -> the speed of a machine without noise
-
-
-Draw = Callable[[random.Random], float]
-
-
-def normal(chance: random.Random) -> float:
-    """Noise to both sides."""
-    return chance.gauss(0, 1)
+# node, rank of the node, metric -> the speed of a machine without noise
+Speed = Callable[[int, int, int], float]
 
 
 def half_normal(chance: random.Random) -> float:
@@ -55,43 +47,39 @@ def _rows(
     nodes: int, ranks: int, noise: float, speed: Speed, seed: int, metrics: int, draw: Draw = normal
 ) -> list[Observation]:
     chance = random.Random(seed)
-    return [
-        Observation(
-            CHECK,
-            f"node-{node}/rank-{node * ranks + rank}",
-            Outcome.MEASURED,
-            1.0,
-            {
-                METRICS[metric]: speed(node, rank, metric) * (1 + noise * draw(chance))
-                for metric in range(metrics)
-            },
-        )
-        for node in range(nodes)
-        for rank in range(ranks)
-    ]
+
+    def row(node: int, rank: int) -> Observation:
+        values = [speed(node, rank, metric) * (1 + noise * draw(chance)) for metric in range(metrics)]
+        subject = f"node-{node}/rank-{node * ranks + rank}"
+        return Observation(CHECK, subject, Outcome.MEASURED, 1.0, dict(zip(METRICS, values, strict=False)))
+
+    return [row(node, rank) for node in range(nodes) for rank in range(ranks)]
 
 
 def _judged(
     rule: Rule, nodes: int, ranks: int, noise: float, speed: Speed = usual, seed: int = 1, metrics: int = 1
 ) -> list[Finding]:
-    rows = _rows(nodes, ranks, noise, speed, seed, metrics)
-    return _found(rule, rows, nodes, ranks, metrics)
+    return _found(rule, _rows(nodes, ranks, noise, speed, seed, metrics))
 
 
-def _found(rule: Rule, rows: Sequence[Observation], nodes: int, ranks: int, metrics: int) -> list[Finding]:
-    line = CheckPolicy(rules=tuple(replace(rule, metric=name) for name in METRICS[:metrics]))
-    known = RuleContext(declared=Declared("cpu", nodes, 0, ranks), chances=CHANCES)
-    return list(apply(CHECK, line, rows, nodes * ranks, known))
+def _found(rule: Rule, rows: Sequence[Observation]) -> list[Finding]:
+    """With this rule about each of the metrics."""
+    line = CheckPolicy(rules=tuple(replace(rule, metric=name) for name in METRICS if name in rows[0].metrics))
+    nodes = len({node_of(row.subject) for row in rows})
+    known = RuleContext(declared=Declared("cpu", nodes, 0, len(rows) // nodes), chances=CHANCES)
+    return list(apply(CHECK, line, rows, len(rows), known))
 
 
 def _named(findings: Sequence[Finding]) -> set[str]:
     return {finding.subject for finding in findings if finding.subject != CLUSTER}
 
 
-def _slow(which: int, share: float, ranks: int = 99, metrics: int = 99) -> Speed:
-    return lambda node, rank, metric: (
-        100.0 * share if node == which and rank < ranks and metric < metrics else 100.0
-    )
+def _by_node(speeds: Sequence[float]) -> Speed:
+    return lambda node, rank, metric: speeds[node]
+
+
+def _slow(which: int, share: float, ranks: int = 99) -> Speed:
+    return lambda node, rank, metric: 100.0 * share if node == which and rank < ranks else 100.0
 
 
 @pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET])
@@ -109,12 +97,8 @@ def test_a_node_whose_ranks_are_all_slower_is_named_as_one(seed: int) -> None:
     assert len(others) < 2 and {"node-7"} >= {node_of(subject) for subject in _named(others)}
     assert (Level.WARN, Cause.HARDWARE, "node-7") == (found.level, found.cause, found.subject)
     compared = found.compared
-    assert compared and compared.of
-    assert (Reference.PEERS, Relation.BELOW, 0.95) == (
-        compared.reference,
-        compared.relation,
-        compared.threshold,
-    )
+    assert compared and compared.of and 0.95 == compared.threshold
+    assert (Reference.PEERS, Relation.BELOW) == (compared.reference, compared.relation)
     assert 0.9 <= compared.value / compared.of < 0.95
     assert found.message.startswith("is at 9") and found.message.endswith(
         " % of the median of its peers, by the median of 8 values of 8 ranks (copy_gbps), threshold 95 %"
@@ -146,15 +130,12 @@ def test_a_rank_is_compared_with_its_own_node_in_all_metrics() -> None:
 def test_a_node_is_compared_with_the_fleet_in_all_metrics() -> None:
     """One rank per node: 8 % slower in three metrics at 1.2 % noise."""
     rows = [replace(row, evidence=f"of {row.subject}") for row in _rows(80, 1, 0.012, _slow(7, 0.92), 1, 3)]
-    (found,) = _found(replace(PEERS, over=Over.FLEET), rows, 80, 1, 3)
+    (found,) = _found(replace(PEERS, over=Over.FLEET), rows)
 
     assert "node-7" == found.subject and "of node-7/rank-7" == found.evidence
     assert found.compared and Reference.FLEET is found.compared.reference
-    assert found.message.startswith("is at 9")
-    assert (
-        "% of the median of the nodes, by the median of 3 values (copy_gbps, triad_gbps, read_gbps)"
-        in found.message
-    )
+    of_three = "% of the median of the nodes, by the median of 3 values (copy_gbps, triad_gbps, read_gbps)"
+    assert found.message.startswith("is at 9") and of_three in found.message
 
 
 def test_a_single_value_is_not_judged_twice() -> None:
@@ -181,7 +162,7 @@ def test_healthy_machines_of_a_small_cluster_are_not_named(
     rules = [replace(PEERS, over=over) for over in (Over.PEERS, Over.NODE)]
     for seed in range(4):
         rows = _rows(nodes, ranks, noise, usual, seed, metrics, draw)
-        named = set().union(*(_named(_found(rule, rows, nodes, ranks, metrics)) for rule in rules))
+        named = set().union(*(_named(_found(rule, rows)) for rule in rules))
         assert not named, (seed, named)
 
 
@@ -201,13 +182,9 @@ def test_a_slow_node_of_a_small_cluster_is_named(nodes: int, ranks: int, share: 
 def test_more_faults_never_make_a_fault_unremarkable(nodes: int, slow: tuple[int, ...]) -> None:
     """One node is a fifth slower at 2 % noise, and so many others an eighth: each such report has a finding, however many they are."""
     for count in slow:
-        share = {0: 80.0, **dict.fromkeys(range(1, count + 1), 88.0)}
-
-        def speed(node: int, rank: int, metric: int, shares: dict[int, float] = share) -> float:
-            return shares.get(node, 100.0)
-
+        speeds = [80.0, *[88.0] * count, *[100.0] * (nodes - 1 - count)]
         for seed in range(4):
-            found = _judged(PEERS, nodes, 1, 0.02, speed, seed)
+            found = _judged(PEERS, nodes, 1, 0.02, _by_node(speeds), seed)
             assert {one.level for one in found} & {Level.WARN, Level.FAIL}, (count, seed)
 
 
@@ -261,7 +238,7 @@ def test_a_busy_host_is_not_blamed_for_its_median() -> None:
         replace(row, metrics={**row.metrics, **BUSY}) if row.subject.startswith("node-7/") else row
         for row in _rows(40, 8, 0.02, _slow(7, 0.92), 1, 1)
     ]
-    (found,) = _found(replace(PEERS, needs_cpu=True), rows, 40, 8, 1)
+    (found,) = _found(replace(PEERS, needs_cpu=True), rows)
 
     assert (Cause.EVIDENCE, "node-7") == (found.cause, found.subject)
 
@@ -282,9 +259,18 @@ def test_ranks_that_lack_half_of_the_values_are_not_compared_by_their_median() -
         replace(row, metrics={"copy_gbps": 94.9}) if row.subject == "node-7/rank-56" else row
         for row in _rows(40, 8, 0.004, usual, 1, 3)
     ]
-    found = [f for f in _found(PEERS, rows, 40, 8, 3) if f.cause is Cause.HARDWARE]
+    found = [f for f in _found(PEERS, rows) if f.cause is Cause.HARDWARE]
 
     assert not [f for f in found if f.message.startswith("the median of")]
+
+
+SLOWEST = replace(PEERS, over=Over.SLOWEST, warn_below=None)
+
+
+def _chances(rules: Sequence[Rule], rows: Sequence[Observation] | None) -> Chances:
+    """The chances of a budget of 0.3; without rows the check was not planned."""
+    policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=tuple(rules))})
+    return chances(0.3, policy, {} if rows is None else {CHECK: CheckTable.collect(CHECK, rows)})
 
 
 def test_error_budget_is_shared_by_all_comparisons() -> None:
@@ -292,21 +278,12 @@ def test_error_budget_is_shared_by_all_comparisons() -> None:
     rules = [
         Rule(name, "s", over, fail_below=0.9) for name in METRICS[:2] for over in (Over.PEERS, Over.NODE)
     ]
-    policy = Policy(
-        "x",
-        ("cpu",),
-        OnWarn.GO,
-        0.25,
-        {CHECK: CheckPolicy(rules=(*rules, replace(PEERS, over=Over.SUBJECT)))},
-    )
-    rows = {CHECK: CheckTable.collect(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
-    one = replace(
-        policy, checks={CHECK: CheckPolicy(rules=(replace(PEERS, over=Over.SLOWEST, warn_below=None),))}
-    )
+    rules.append(replace(PEERS, over=Over.SUBJECT))
+    rows = _rows(3, 2, 0.01, usual, 1, 2)
 
-    assert Chances(0.1 / 24, 0.1 / 12, 0.1 / 3) == chances(0.3, policy, rows)
-    assert 0.3 / 6 == chances(0.3, one, rows).value
-    assert Chances(0.3, 0.3, 0.3) == chances(0.3, policy, {})
+    assert Chances(0.1 / 24, 0.1 / 12, 0.1 / 3) == _chances(rules, rows)
+    assert 0.3 / 6 == _chances([SLOWEST], rows).value
+    assert Chances(0.3, 0.3, 0.3) == _chances(rules, None)
 
 
 @pytest.mark.parametrize(
@@ -314,11 +291,9 @@ def test_error_budget_is_shared_by_all_comparisons() -> None:
 )  # fmt: skip
 def test_only_peers_are_compared_by_the_medians_of_nodes(over: Over, share: Chances) -> None:
     """Within a node there is no other node to compare with, and nothing of the budget is kept for it."""
-    rules = tuple(Rule(name, "s", over, fail_below=0.9) for name in METRICS[:2])
-    policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=rules)})
-    rows = {CHECK: CheckTable.collect(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
+    rules = [Rule(name, "s", over, fail_below=0.9) for name in METRICS[:2]]
 
-    assert share == chances(0.3, policy, rows)
+    assert share == _chances(rules, _rows(3, 2, 0.01, usual, 1, 2))
 
 
 def test_each_value_of_a_list_is_compared() -> None:
@@ -328,19 +303,17 @@ def test_each_value_of_a_list_is_compared() -> None:
         replace(row, metrics={"copy_gbps": value})
         for row, value in zip(_rows(3, 1, 0.0, usual, 1, 1), values, strict=True)
     ]
-    rule = replace(PEERS, over=Over.SLOWEST, warn_below=None)
-    policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=(rule,))})
 
-    assert 0.3 / 17 == chances(0.3, policy, {CHECK: CheckTable.collect(CHECK, rows)}).value
+    assert 0.3 / 17 == _chances([SLOWEST], rows).value
 
 
-def _medians(nodes: int, share: float, over: Over = Over.PEERS) -> list[Finding]:
+def _medians(nodes: int, share: float) -> list[Finding]:
     """The findings about medians alone: of nodes with 8 ranks and 3 metrics at 2 % noise, the third of which is slower."""
     rows = [
         replace(row, evidence=f"of {row.subject}") for row in _rows(nodes, 8, 0.02, _slow(3, share), 1, 3)
     ]
     known = RuleContext(declared=Declared("cpu", nodes, 0, 8), chances=CHANCES)
-    return examine(CHECK, [(replace(PEERS, over=over, metric=name), rows) for name in METRICS], known)[0]
+    return examine(CHECK, [(replace(PEERS, metric=name), rows) for name in METRICS], known)[0]
 
 
 def test_node_medians_are_compared_between_four_nodes_but_not_two() -> None:
@@ -355,11 +328,8 @@ def test_node_median_beyond_the_fail_threshold_is_named_among_few_nodes(nodes: i
     (found,) = (f for f in _medians(nodes, 0.86) if f.subject == "node-3")
 
     assert (Level.FAIL, "of node-3/rank-24") == (found.level, found.evidence)
-    assert found.message.startswith("is at 8")
-    assert (
-        "by the median of 24 values of 8 ranks (copy_gbps, triad_gbps, read_gbps), threshold 90 %"
-        in found.message
-    )
+    of_all = "by the median of 24 values of 8 ranks (copy_gbps, triad_gbps, read_gbps), threshold 90 %"
+    assert found.message.startswith("is at 8") and of_all in found.message
 
 
 def test_the_ranks_of_a_named_node_are_not_named_too() -> None:

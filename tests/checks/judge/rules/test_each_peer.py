@@ -35,6 +35,14 @@ def found(interfaces: Mapping[str, int], lost: frozenset[tuple[str, str]] = froz
     return list(apply(MTU, LINE, rows, len(rows)))
 
 
+def narrowed(*by: int | None) -> list[Finding]:
+    """The findings of one rule about n0, which measured that the paths to n1, n2 ... are narrowed by so many bytes."""
+    peers = tuple(f"n{peer}" for peer, _ in enumerate(by, start=1))
+    row = Observation(MTU, "n0", Outcome.MEASURED, 1.0, {"peers": peers, "narrowed_bytes": by})
+    rules = tuple(rule for rule in LINE.rules if rule.metric == "narrowed_bytes")
+    return list(apply(MTU, dataclasses.replace(LINE, rules=rules), [row], len(by) + 1))
+
+
 def told(findings: list[Finding]) -> list[tuple[str, str, str]]:
     """Level, metric and subject."""
     return [(one.level.value, one.metric, one.subject) for one in findings]
@@ -50,10 +58,8 @@ def test_link_is_the_subject_between_two_nodes_and_neither_is_named() -> None:
     )
     assert findings[0].evidence == "evidence of n0"
     assert "on the interfaces of both nodes" in findings[0].remedy
-    assert (
-        findings[1].message
-        == "MTU of the interface differs, and no value has a majority: 1200 on n1; 1500 on n0"
-    )
+    majority = "MTU of the interface differs, and no value has a majority: 1200 on n1; 1500 on n0"
+    assert findings[1].message == majority
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 9])
@@ -78,13 +84,7 @@ def test_a_single_bad_link_between_good_nodes_is_named() -> None:
 
 def test_a_node_of_which_one_link_was_measured_is_not_to_blame() -> None:
     """Its other links may be good."""
-    rows = [
-        Observation(MTU, "n0", Outcome.MEASURED, 1.0, {"peers": ("n1", "n2"), "narrowed_bytes": (0, 300)})
-    ]
-    (rule,) = [rule for rule in LINE.rules if rule.metric == "narrowed_bytes"]
-    findings = list(apply(MTU, dataclasses.replace(LINE, rules=(rule,)), rows, 3))
-
-    assert told(findings) == [("WARN", "narrowed_bytes", "n0<->n2")]
+    assert told(narrowed(0, 300)) == [("WARN", "narrowed_bytes", "n0<->n2")]
 
 
 def test_two_halves_with_different_mtus_name_the_network() -> None:
@@ -93,10 +93,8 @@ def test_two_halves_with_different_mtus_name_the_network() -> None:
     findings = found({f"n{index:02}": 1500 if index < half else 1200 for index in range(2 * half)})
 
     assert told(findings) == [("WARN", "narrowed_bytes", CLUSTER), ("FAIL", "interface_mtu_bytes", CLUSTER)]
-    assert (
-        f"{half * half} links are affected, and no single node explains it: suspect the network"
-        in findings[0].message
-    )
+    links = f"{half * half} links are affected, and no single node explains it: suspect the network"
+    assert links in findings[0].message
     assert findings[1].message.endswith(
         f": 1200 on n32, n33, n34, n35 and {half - 4} more; 1500 on n00, n01, n02, n03 and {half - 4} more"
     )
@@ -104,12 +102,7 @@ def test_two_halves_with_different_mtus_name_the_network() -> None:
 
 def test_peers_towards_which_nothing_was_measured_are_evidence_and_no_link() -> None:
     """A null is missing evidence about the node that should have measured."""
-    metrics: dict[str, Value] = {"peers": ("n1",), "narrowed_bytes": (None,)}
-    rows = [Observation(MTU, "n0", Outcome.MEASURED, 1.0, metrics)]
-    (rule,) = [rule for rule in LINE.rules if rule.metric == "narrowed_bytes"]
-    findings = list(apply(MTU, dataclasses.replace(LINE, rules=(rule,)), rows, 2))
-
-    assert [(one.cause, one.subject) for one in findings] == [(Cause.EVIDENCE, "n0")]
+    assert [(one.cause, one.subject) for one in narrowed(None)] == [(Cause.EVIDENCE, "n0")]
 
 
 def test_the_remedy_fits_what_is_declared() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from checks.facts.builtin import builtin
-from checks.facts.instances import Facts
 from checks.judge.rules import expected
 from checks.judge.rules.apply import apply
 from checks.judge.rules.values import RuleContext
@@ -42,19 +41,18 @@ TRANSFER = expecting("p2p_gbps", Expect.TRANSFER)
 SIZES, RATES = (128 * MIB, GIB), (287.01, 436.95)
 
 
-def known(kind: str = P5, nodes: int = 2, facts: Facts = FACTS) -> RuleContext:
-    instance = facts.instances[kind]
-    return RuleContext(
-        instance, frozenset(), Declared(kind, nodes, instance.gpus, max(1, instance.gpus)), facts
-    )
+def known(kind: str = P5, nodes: int = 2) -> RuleContext:
+    instance = FACTS.instances[kind]
+    declared = Declared(kind, nodes, instance.gpus, max(1, instance.gpus))
+    return RuleContext(instance, frozenset(), declared, FACTS)
 
 
-def rows(check: str, metrics: Sequence[Mapping[str, Value]], a_node: int = 8) -> list[Observation]:
+def rows(check: str, metrics: Sequence[Mapping[str, Value]]) -> list[Observation]:
+    """Of eight ranks a node."""
+    subjects = [rank_subject(f"node-{at // 8}", at) for at, _ in enumerate(metrics)]
     return [
-        Observation(
-            check, rank_subject(f"node-{at // a_node}", at), Outcome.MEASURED, 0.0, one, evidence=f"log {at}"
-        )
-        for at, one in enumerate(metrics)
+        Observation(check, subject, Outcome.MEASURED, 0.0, one, evidence=f"log {at}")
+        for at, (subject, one) in enumerate(zip(subjects, metrics, strict=True))
     ]
 
 
@@ -72,8 +70,11 @@ def products(bf16: float) -> dict[str, Value]:
     return {"precisions": ("fp32", "tf32", "bf16", "fp16"), "sustained_tflops": (51.0, 368.0, bf16, 713.0)}
 
 
-def test_rate_within_the_expected_curve_has_no_finding() -> None:
-    """Nothing is said."""
+def test_rate_a_little_below_the_expected_curve_is_a_warning() -> None:
+    """Between the two thresholds."""
+    (found,) = judged("nccl.all_reduce", COLLECTIVE, [swept(0.85)] * 16)
+
+    assert (Level.WARN, Cause.CONFIGURATION) == (found.level, found.cause)
     assert [] == judged("nccl.all_reduce", COLLECTIVE, [swept(0.91)] * 16)
 
 
@@ -88,13 +89,6 @@ def test_a_fabric_that_is_slow_alike_is_one_finding() -> None:
     )
     assert "awsome" in found.source
     assert "2 x p5.48xlarge over EFA" in found.source and "Look." == found.remedy
-
-
-def test_a_little_below_is_a_warning() -> None:
-    """Between the two lines."""
-    (found,) = judged("nccl.all_reduce", COLLECTIVE, [swept(0.85)] * 16)
-
-    assert (Level.WARN, Cause.CONFIGURATION) == (found.level, found.cause)
 
 
 def test_a_node_that_is_slow_beside_others_is_to_blame() -> None:
@@ -120,13 +114,6 @@ def test_a_gpu_that_is_slow_beside_others_is_to_blame() -> None:
     assert "log 3" == found.evidence
 
 
-def test_gpus_that_are_all_slow_are_set_so() -> None:
-    """What peers cannot tell: a power cap, another driver."""
-    (found,) = judged("compute.gemm", GEMM, [products(500.0)] * 16)
-
-    assert ("cluster", Cause.CONFIGURATION) == (found.subject, found.cause)
-
-
 @pytest.mark.parametrize(
     ("worst", "low", "high", "expected"),
     [
@@ -142,28 +129,27 @@ def test_a_broken_gpu_is_blamed_beside_many_that_are_a_little_slow(
     found = judged("compute.gemm", GEMM, [products(rate) for rate in (worst, *[low] * 8, *[high] * 7)])
 
     assert expected == {f"{one.subject} {one.level.value} {one.cause.value}" for one in found}
-    assert [" others are" in one.message for one in found if one.subject == "cluster"] in (
-        [],
-        [len(found) > 1],
-    )
+    for cluster in (one for one in found if one.subject == "cluster"):
+        assert (" others are" in cluster.message) is (len(found) > 1)
 
 
-def test_a_gpu_that_stands_alone_is_not_blamed() -> None:
-    """Nothing tells its fault from a setting; it is a FAIL all the same."""
-    (found,) = judged("compute.gemm", GEMM, [products(500.0)])
+@pytest.mark.parametrize(("gpus", "subject"), [(1, "node-0/rank-0"), (16, "cluster")])
+def test_gpus_that_are_all_slow_are_not_blamed(gpus: int, subject: str) -> None:
+    """Nothing tells a fault from a setting, as a power cap or another driver; it is a FAIL all the same."""
+    (found,) = judged("compute.gemm", GEMM, [products(500.0)] * gpus)
 
-    assert ("node-0/rank-0", Level.FAIL, Cause.CONFIGURATION) == (found.subject, found.level, found.cause)
+    assert (subject, Level.FAIL, Cause.CONFIGURATION) == (found.subject, found.level, found.cause)
 
 
 def test_rate_above_the_hardware_limit_is_a_wrong_measurement() -> None:
     """However slow the rest is: no rate of this benchmark is to be believed."""
     (found,) = judged("compute.memory_bandwidth", MEMORY, [{"copy_gbps": 3400.0}] * 8)
 
-    assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
-    assert (
+    wrong = (
         "copies 3,400 GB/s in memory, more than the hardware can do (3,350 GB/s): the measurement is wrong"
-        in found.message
     )
+    assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
+    assert wrong in found.message
 
 
 def test_the_line_is_drawn_from_the_low_end_of_what_is_uncertain() -> None:
@@ -343,9 +329,8 @@ def test_wrong_results_and_slow_ones_are_both_said(check: str) -> None:
     }  # fmt: skip
     found = list(apply(check, line, rows(check, [metrics] * 8), 8, known(P5, 1)))
 
-    assert {Level.FAIL} == {one.level for one in found} and all(
-        one.metric == "wrong_elements" and "3 wrong values" in one.message for one in found
-    )
+    assert {(Level.FAIL, "wrong_elements")} == {(one.level, one.metric) for one in found}
+    assert all("3 wrong values" in one.message for one in found)
 
 
 def test_a_machine_without_gpus_is_called_that() -> None:

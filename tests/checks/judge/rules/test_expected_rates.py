@@ -69,10 +69,7 @@ def test_the_finding_rests_on_its_row() -> None:
     verdict = explained(halved, P5, 2).verdict
     (found,) = verdict.findings
 
-    assert (
-        "all_reduce_perf 1073741824 B, 16 ranks" in found.message
-        or "all_reduce 1073741824 B" in found.message
-    )
+    assert "all_reduce 1073741824 B, 16 ranks" in found.message
     assert [str(MIB * 1024)] == [line.split()[1] for line in found.evidence.splitlines()]
 
 
@@ -128,19 +125,3 @@ def test_two_commands_name_two_runs() -> None:
     ]
 
     assert ["all_gather_perf", "sendrecv_perf"] == [run.program for run in read("".join(runs))]
-
-
-def test_explain_warns_of_an_instance_type_without_known_rates() -> None:
-    """Healthy or not, nobody can tell from the rate."""
-    verdict = explained(P5_ONE, "p6-b200.48xlarge", 1).verdict
-
-    assert Level.WARN is verdict.level
-    assert [Cause.EVIDENCE] == [finding.cause for finding in verdict.findings]
-
-
-def test_small_messages_alone_are_a_warning() -> None:
-    """They show latency, and no machine is known by it."""
-    verdict = explained({1: 36.71, 2: 48.27, 4: 75.66, 8: 99.52}, P5, 1).verdict
-
-    assert Level.WARN is verdict.level
-    assert "no message of 128 MiB" in verdict.findings[0].message

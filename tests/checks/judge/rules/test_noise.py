@@ -98,9 +98,8 @@ def test_the_distance_is_that_of_the_chance_and_of_the_spread(many: int) -> None
     assert 4.75 < noise.warn / noise.spread < 5.8
     assert CHANCE * many == pytest.approx(noise.chance)
     assert noise_of(ratios, many, CHANCE / 10, shared=ALIKE).warn > noise.warn
-    assert noise_of(ratios, many, CHANCE, deviations=9.0, shared=ALIKE).warn == pytest.approx(
-        9.0 * scaled_mad(ratios)
-    )
+    ninefold = noise_of(ratios, many, CHANCE, deviations=9.0, shared=ALIKE)
+    assert ninefold.warn == pytest.approx(9.0 * scaled_mad(ratios))
 
 
 def test_values_that_are_equal_have_no_noise() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -30,30 +31,26 @@ CHANCES = Chances(5e-8, 2e-7, 2e-7)
 NODES = 300
 
 
-def _normal(chance: random.Random) -> float:
-    return abs(chance.gauss(0.0, 1.0))
+def normal(chance: random.Random) -> float:
+    """Normal noise."""
+    return chance.gauss(0.0, 1.0)
 
 
-def _student(freedom: int) -> Draw:
+def student(chance: random.Random, freedom: int = 4) -> float:
     """Student's t with the quartiles of a normal distribution."""
-    unit = 0.6745 / student_quantile(0.25, freedom)
-    return lambda chance: (
-        unit
-        * abs(
-            chance.gauss(0.0, 1.0)
-            / math.sqrt(sum(chance.gauss(0.0, 1.0) ** 2 for _ in range(freedom)) / freedom)
-        )
-    )
+    value = 0.6745 / student_quantile(0.25, freedom) * chance.gauss(0.0, 1.0)
+    return value / math.sqrt(sum(chance.gauss(0.0, 1.0) ** 2 for _ in range(freedom)) / freedom)
 
 
-def _mixed(chance: random.Random) -> float:
+def mixed(chance: random.Random) -> float:
     """Normal, and five times as wide in a twentieth of the values."""
-    return abs(chance.gauss(0.0, 5.0 if chance.random() < 0.05 else 1.0))
+    return chance.gauss(0.0, 5.0 if chance.random() < 0.05 else 1.0)
 
 
 def _found(draw: Draw, many: int, seed: int) -> Tails:
+    """Of the values on one side."""
     chance = random.Random(seed)
-    return tails_of([draw(chance) for _ in range(many)])
+    return tails_of([abs(draw(chance)) for _ in range(many)])
 
 
 @pytest.mark.parametrize(
@@ -81,14 +78,14 @@ def test_the_share_beyond_a_quantile_is_its_chance(freedom: float, chance: float
 
 def test_normal_noise_has_no_heavy_tails() -> None:
     """In nearly all of fifty groups; what is found of the others is close to normal for 900 values."""
-    found = [_found(_normal, 900, seed) for seed in range(50)]
+    found = [_found(normal, 900, seed) for seed in range(50)]
 
     assert 3 >= sum(one.heavy for one in found)
     assert all(one.freedom >= 10 for one in found)
 
 
 @pytest.mark.parametrize(
-    ("draw", "least", "most"), [(_student(3), 2, 5), (_student(4), 3, 7), (_mixed, 3, 7)]
+    ("draw", "least", "most"), [(partial(student, freedom=3), 2, 5), (student, 3, 7), (mixed, 3, 7)]
 )
 def test_heavy_tails_are_found(draw: Draw, least: float, most: float) -> None:
     """Of 900 values on the good side, about as many degrees of freedom as the noise has."""
@@ -105,7 +102,7 @@ def test_few_values_say_nothing_of_tails() -> None:
 def test_a_single_freak_value_is_no_tail() -> None:
     """One machine that is twice as fast does not excuse those that are slow; the second farthest value counts for it."""
     chance = random.Random(1)
-    usual = [_normal(chance) for _ in range(150)]
+    usual = [abs(normal(chance)) for _ in range(150)]
     found = tails_of([*usual, 50.0])
 
     assert not found.heavy and max(usual) == found.extreme
@@ -135,52 +132,27 @@ def test_a_side_that_noise_slows_has_long_tails() -> None:
     """Noise that only slows, of two kinds; few values do not tell, and a few faults do not make normal noise skewed."""
     half: Draw = lambda chance: -abs(chance.gauss(0.0, 1.0))  # noqa: E731
     gamma: Draw = lambda chance: -chance.gammavariate(2.0, 1.0)  # noqa: E731
-    both: Draw = lambda chance: chance.gauss(0.0, 1.0)  # noqa: E731
 
     assert {Tails(RATHER_SKEWED)} == {worse_side_tails(*_sides(draw, 2000), 100) for draw in (half, gamma)}
-    assert (
-        NORMAL == worse_side_tails(*_sides(both, 2000), 100) == worse_side_tails(*_sides(both, 2000, 60), 100)
-    )
-    assert Tails(MAYBE_SKEWED) == worse_side_tails(*_sides(both, 60), 100) == worse_side_tails([], [], 0)
+    for faults in (0, 60):
+        assert NORMAL == worse_side_tails(*_sides(normal, 2000, faults), 100)
+    assert Tails(MAYBE_SKEWED) == worse_side_tails(*_sides(normal, 60), 100) == worse_side_tails([], [], 0)
     assert Tails(MAYBE_SKEWED) == worse_side_tails([1.0] * 100, [0.0] * 100, 100)
-
-
-def student(chance: random.Random) -> float:
-    """Student's t with four degrees of freedom, and about the quartiles of a normal distribution."""
-    return 0.91 * chance.gauss(0, 1) / math.sqrt(sum(chance.gauss(0, 1) ** 2 for _ in range(4)) / 4)
-
-
-def mixed(chance: random.Random) -> float:
-    """Normal, and five times as wide in a twentieth of the values."""
-    return chance.gauss(0.0, 5.0 if chance.random() < 0.05 else 1.0)
-
-
-def normal(chance: random.Random) -> float:
-    """Normal noise."""
-    return chance.gauss(0.0, 1.0)
 
 
 def _judged(draw: Draw, seed: int, given: Mapping[tuple[int, int], float] | None = None) -> list[Finding]:
     """The findings about 300 nodes with six values each at 2 % noise; some (node, metric) have the given value."""
     chance, given = random.Random(seed), given or {}
-    values = [[1.0 + 0.02 * draw(chance) for _ in METRICS] for _ in range(NODES)]
+    values = [{name: 1.0 + 0.02 * draw(chance) for name in METRICS} for _ in range(NODES)]
+    for (node, at), value in given.items():
+        values[node][METRICS[at]] = value
     rows = [
-        Observation(
-            "x.y",
-            f"node-{node}/rank-{node}",
-            Outcome.MEASURED,
-            1.0,
-            {name: given.get((node, at), own[at]) for at, name in enumerate(METRICS)},
-        )
+        Observation("x.y", f"node-{node}/rank-{node}", Outcome.MEASURED, 1.0, own)
         for node, own in enumerate(values)
     ]
-    line = CheckPolicy(
-        rules=tuple(
-            Rule(name, "s", Over.PEERS, warn_below=0.95, fail_below=0.9, remedy="Look.") for name in METRICS
-        )
-    )
+    rules = (Rule(name, "s", Over.PEERS, 0.95, 0.9, remedy="Look.") for name in METRICS)
     known = RuleContext(declared=Declared("cpu", NODES, 0, 1), chances=CHANCES)
-    return list(apply("x.y", line, rows, NODES, known))
+    return list(apply("x.y", CheckPolicy(rules=tuple(rules)), rows, NODES, known))
 
 
 def _named(found: list[Finding]) -> set[str]:

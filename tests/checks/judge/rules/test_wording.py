@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,14 +129,11 @@ def test_a_predicate_for_several_subjects(one: str, several: str) -> None:
 
 def test_a_finding_is_one_sentence_with_its_subject() -> None:
     """The message of a predicate continues the sentence; any other stands after a colon."""
-    made = Finding(
-        Level.FAIL, Cause.HARDWARE, "gpu.modes", "node-1/rank-3", "computes wrong sums", is_predicate=True
-    )
+    old = Finding(Level.FAIL, Cause.HARDWARE, "x", "node-1", "driver is old")
+    wrong = replace(old, subject="node-1/rank-3", message="computes wrong sums", is_predicate=True)
 
-    assert spoken(made) == "node-1, rank 3 computes wrong sums"
-    assert (
-        spoken(Finding(Level.FAIL, Cause.HARDWARE, "x", "node-1", "driver is old")) == "node-1: driver is old"
-    )
+    assert spoken(wrong) == "node-1, rank 3 computes wrong sums"
+    assert spoken(old) == "node-1: driver is old"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +157,6 @@ def test_a_number_that_holds_for_each_subject_is_said_so() -> None:
     """And not of all together."""
     assert "each have 12 wrong values" == several("has 12 wrong values")
     assert "compute wrong sums" == several("computes wrong sums")
-    assert "compute wrong sums (each: 12 wrong values in all_reduce)" == several(
-        "computes wrong sums (12 wrong values in all_reduce)"
-    )
+    counted = several("computes wrong sums (12 wrong values in all_reduce)")
+    assert "compute wrong sums (each: 12 wrong values in all_reduce)" == counted
     assert "each lack 2 GPUs (8 declared)" == several("lacks 2 GPUs (8 declared)")

@@ -35,6 +35,7 @@ from tests.benchmarks.degradation import (
 )
 
 CHANCE = chance_of(1000, 30.0)
+OF_SIXTEEN = chance_of(16 * NUMBERS, 30.0)
 STEADY = [1.0, 1.01, 0.99, 1.0] * 3
 
 
@@ -43,15 +44,18 @@ def motion(values: list[float], bad: Side = Side.LOW, has_peers: bool = True) ->
     return moves(bad, [values, *([STEADY * 2] * 30)], CHANCE, has_peers)[0]
 
 
-def within(name: str, limit: int, machines: int = 24, fleets: int = 5) -> float:
+def within(name: str, limit: int, fleets: int = 5) -> float:
     """The share of the degraded machines that are named so many gates after the change."""
     noise, faulty, _, fault = CASES[name]
-    chance = random.Random(SEED)
-    made = [simulated(chance, machines, 30 + limit, noise, fault) for _ in range(fleets)]
-    return (
-        sum(found(by_peers(machines * NUMBERS), one, 30, (limit,), faulty).within[limit] for one in made)
-        / fleets
-    )
+    chance, rule = random.Random(SEED), by_peers(24 * NUMBERS)
+    made = [simulated(chance, 24, 30 + limit, noise, fault) for _ in range(fleets)]
+    return sum(found(rule, one, 30, (limit,), faulty).within[limit] for one in made) / fleets
+
+
+def worse(ratios: list[list[float]], chance: float | None = None) -> set[int]:
+    """The machines that get worse, by default with the chance of so many machines in a month."""
+    chance = chance_of(len(ratios) * NUMBERS, 30.0) if chance is None else chance
+    return {at for at, one in enumerate(moves(Side.LOW, ratios, chance)) if one.motion is Motion.WORSE}
 
 
 def test_a_step_is_named_within_three_gates() -> None:
@@ -100,22 +104,28 @@ def test_proofs_that_are_like_their_neighbours_name_nobody() -> None:
             value = 0.9 * value + 0.02 * chance.gauss(0.0, 1.0)
             values.append(1.0 + value)
         series.append(values)
-    named = [
-        one for one in moves(Side.LOW, series, chance_of(200 * NUMBERS, 30.0)) if one.motion is Motion.WORSE
-    ]
 
-    assert len(named) <= 1
+    assert len(worse(series)) <= 1
 
 
-def wandering(
-    seed: int, like: float, noise: float, gates: int, fault: Fault, machines: int = 16
+# The noise of a gate, from that of the gate before it.
+NextNoise = Callable[[random.Random, float], float]
+
+
+def wandering(like: float, noise: float) -> NextNoise:
+    """Noise that is `like` times that of the gate before, plus normal noise."""
+    return lambda dice, before: like * before + noise * dice.gauss(0.0, 1.0)
+
+
+def with_noise(
+    seed: int, noise: NextNoise, gates: int, fault: Fault = lambda gate, machine: 1.0, machines: int = 16
 ) -> list[list[float]]:
-    """Machines whose noise is `like` times that of the gate before, plus normal noise; divided by the medians of the gates."""
-    chance, fleet = random.Random(seed), []
+    """Machines with this noise, divided by the medians of the gates."""
+    dice, fleet = random.Random(seed), []
     for machine in range(machines):
-        level, away, values = 100.0 * (1.0 + 0.02 * chance.gauss(0.0, 1.0)), 0.0, []
+        level, away, values = 100.0 * (1.0 + 0.02 * dice.gauss(0.0, 1.0)), 0.0, []
         for gate in range(gates):
-            away = like * away + noise * chance.gauss(0.0, 1.0)
+            away = noise(dice, away)
             values.append(level * (1.0 + away) * fault(gate, machine))
         fleet.append(values)
     return divided(fleet)
@@ -124,33 +134,21 @@ def wandering(
 @pytest.mark.parametrize(("like", "noise"), [(0.9, 0.01), (0.9, 0.02), (0.6, 0.02)])
 def test_wandering_noise_names_nobody_in_a_small_fleet(like: float, noise: float) -> None:
     """Sixteen machines are too few to know from one gate how far the newest proofs of a healthy one go; their past says it."""
-    named = set()
     for seed in range(6):
-        ratios = wandering(seed, like, noise, 90, lambda gate, machine: 1.0)
+        ratios = with_noise(seed, wandering(like, noise), 90)
         for gate in range(LEAST_PROOFS, 91, 3):
-            told = moves(
-                Side.LOW, [one[max(0, gate - 60) : gate] for one in ratios], chance_of(16 * NUMBERS, 30.0)
-            )
-            named |= {
-                (seed, place)
-                for place, one in enumerate(told)
-                if one.motion is Motion.WORSE and not one.bad_gates
-            }
-
-    assert set() == named
+            found = moves(Side.LOW, [one[max(0, gate - 60) : gate] for one in ratios], OF_SIXTEEN)
+            assert not [one for one in found if one.motion is Motion.WORSE and not one.bad_gates]
 
 
 @pytest.mark.parametrize("young", [0, 2])
 @pytest.mark.parametrize("machines", [5, 6, 7])
 def test_wandering_noise_names_hardly_anybody_among_few_peers(machines: int, young: int) -> None:
     """Also where some have too few proofs since their last change to say how the noise wanders."""
-    fleets = [wandering(seed, 0.9, 0.01, 60, lambda gate, m: 1.0, machines) for seed in range(40)]
+    fleets = [with_noise(seed, wandering(0.9, 0.01), 60, machines=machines) for seed in range(40)]
     judged = [[*one[young:], *(values[-8:] for values in one[:young])] for one in fleets]
-    chance = chance_of(machines * NUMBERS, 30.0)
 
-    assert 2 >= sum(
-        any(one.motion is Motion.WORSE for one in moves(Side.LOW, fleet, chance)) for fleet in judged
-    )
+    assert 2 >= sum(bool(worse(fleet)) for fleet in judged)
 
 
 @pytest.mark.parametrize(
@@ -174,12 +172,11 @@ def test_a_step_in_wandering_noise_is_named(noise: float, step: float) -> None:
     """Two machines of each fleet, within twelve gates; most of them within six."""
     first: dict[tuple[int, int], int] = {}
     for seed in range(8):
-        ratios = wandering(
-            seed, 0.9, noise, 42, lambda gate, machine: 1.0 - step * (gate >= 30 and machine < 2)
+        ratios = with_noise(
+            seed, wandering(0.9, noise), 42, lambda gate, machine: 1.0 - step * (gate >= 30 and machine < 2)
         )
         for gate in range(31, 43):
-            told = moves(Side.LOW, [one[:gate] for one in ratios], chance_of(16 * NUMBERS, 30.0))
-            for place in (place for place, one in enumerate(told) if one.motion is Motion.WORSE):
+            for place in worse([one[:gate] for one in ratios]):
                 assert place < 2
                 first.setdefault((seed, place), gate - 30)
 
@@ -224,8 +221,7 @@ def test_a_machine_that_flaps_is_named(rhythm: str, flapping: int) -> None:
             if RHYTHMS[rhythm](gate + one, dice)
         }
         fleet = divided(simulated(dice, 16, 90, 0.015, lambda gate, m, at=faults: at.get((gate, m), 1.0)))  # type: ignore[misc]
-        told = moves(Side.LOW, [[*one[:12], *one[-48:]] for one in fleet], chance_of(16 * NUMBERS, 30.0))
-        named = {place for place, one in enumerate(told) if one.motion is Motion.WORSE}
+        named = worse([[*one[:12], *one[-48:]] for one in fleet])
         found += len(named & set(range(flapping)))
         others += len(named - set(range(flapping)))
 
@@ -246,16 +242,12 @@ def test_a_machine_that_no_longer_flaps_is_steady() -> None:
     assert Motion.STEADY is motion([*[1.0, 0.85, 0.85] * 10, *STEADY[:8]]).motion
 
 
-def _wandering(dice: random.Random, before: float) -> float:
-    return 0.9 * before + 0.01 * dice.gauss(0.0, 1.0)
-
-
 # What healthy machines show beside normal noise: each value from the one before it.
-HEALTHY_NOISE: dict[str, Callable[[random.Random, float], float]] = {
+HEALTHY_NOISE: dict[str, NextNoise] = {
     "wide": lambda dice, _: 0.05 * dice.gauss(0.0, 1.0),
     "rounded": lambda dice, _: round(0.01 * dice.gauss(0.0, 1.0), 2),
     "one-sided": lambda dice, _: -0.015 * dice.expovariate(1.0),
-    "wandering": _wandering,
+    "wandering": wandering(0.9, 0.01),
     "two modes on every machine": lambda dice, _: 0.01 * dice.gauss(0.0, 1.0) - 0.15 * (dice.random() < 0.5),
     "a bad moment now and then": lambda dice, _: 0.01 * dice.gauss(0.0, 1.0) - 0.15 * (dice.random() < 0.03),
 }
@@ -265,22 +257,12 @@ HEALTHY_NOISE: dict[str, Callable[[random.Random, float], float]] = {
 @pytest.mark.parametrize("machines", [16, 60])
 def test_healthy_noise_flaps_on_no_machine(kind: str, machines: int) -> None:
     """Counted over seeds and gates: what all machines show is how the number is."""
-    flapping = 0
     for seed in range(2):
-        dice, fleet = random.Random(seed), []
-        for _ in range(machines):
-            level, away, values = 100.0 * (1.0 + 0.02 * dice.gauss(0.0, 1.0)), 0.0, []
-            for _ in range(90):
-                away = HEALTHY_NOISE[kind](dice, away)
-                values.append(level * (1.0 + away))
-            fleet.append(values)
-        ratios = divided(fleet)
+        ratios = with_noise(seed, HEALTHY_NOISE[kind], 90, machines=machines)
         for gate in range(LEAST_PROOFS, 91, 5):
-            kept = [one[max(0, gate - 60) : gate] for one in ratios]
-            told = moves(Side.LOW, kept, chance_of(machines * NUMBERS, 30.0))
-            flapping += sum(one.bad_gates is not None for one in told)
-
-    assert 0 == flapping
+            newest = [one[max(0, gate - 60) : gate] for one in ratios]
+            found = moves(Side.LOW, newest, chance_of(machines * NUMBERS, 30.0))
+            assert [None] * machines == [one.bad_gates for one in found]
 
 
 def test_too_few_proofs_are_no_answer() -> None:
@@ -370,10 +352,5 @@ def test_a_gate_where_some_get_worse_blames_no_other() -> None:
     fleet = simulated(
         random.Random(SEED), 24, 40, 0.005, lambda gate, m: 0.85 if gate >= 30 and m < 4 else 1.0
     )
-    named = [
-        place
-        for place, one in enumerate(moves(Side.LOW, divided(fleet), CHANCE))
-        if one.motion is Motion.WORSE
-    ]
 
-    assert [0, 1, 2, 3] == named
+    assert {0, 1, 2, 3} == worse(divided(fleet), CHANCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,8 +13,9 @@ from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.numbers import NodeIdentity, gate_numbers
 from checks.judge.trend.time_series import Course, Trend, TrendMachine
 from checks.judge.trend.trend import follow
-from checks.model import Outcome, Planned, Report, Scope
+from checks.model import Planned, Report, Scope, Value
 from checks.policy import CheckPolicy
+from tests.checks.judge.culprits.test_silent_ranks import errored
 from tests.sample_reports import POLICY, healthy, with_metric, with_row
 
 NODES = 6
@@ -52,9 +54,8 @@ def machine(made: Trend, name: str) -> TrendMachine:
 
 def gemm_of(made: Trend, name: str) -> Course:
     """The machine's GEMM."""
-    (found,) = [
-        one for one in machine(made, name).courses if one.what == "gflops" and one.check == "compute.gemm"
-    ]
+    courses = machine(made, name).courses
+    (found,) = [one for one in courses if (one.check, one.what) == ("compute.gemm", "gflops")]
     return found
 
 
@@ -62,9 +63,7 @@ FALLING = [gemm(number, 42.0 if number < 9 else 42.0 - 2 * (number - 8)) for num
 
 
 DAYS = range(1, LAST + 1)
-WITHOUT_CLOCK = with_row(
-    FALLING[4], "system.clock", "node-3", lambda r: replace(r, outcome=Outcome.ERRORED, metrics={})
-)
+WITHOUT_CLOCK = with_row(FALLING[4], "system.clock", "node-3", partial(errored, reason="it died"))
 WITHOUT_STEP = replace(
     FALLING[-1], observations=tuple(row for row in FALLING[-1].observations if row.check != "training.step")
 )
@@ -122,10 +121,9 @@ def test_the_order_of_the_reports_says_nothing() -> None:
 def test_software_that_slows_all_names_nobody() -> None:
     """6 % less everywhere is one line about the fleet."""
     slow = healthy(NODES, 2)
-    for row in [row for row in slow.observations if row.check == "compute.gemm"]:
-        value = row.metrics["gflops"]
-        assert isinstance(value, float)
-        slow = with_metric(slow, "compute.gemm", row.subject, "gflops", 0.94 * value)
+    for rank in range(2 * NODES):
+        at = ("compute.gemm", f"node-{rank // 2}/rank-{rank}")
+        slow = with_metric(slow, *at, "gflops", 0.94 * (40.0 + rank))
     made = followed([day(number, slow if number > 10 else None) for number in range(1, LAST + 1)])
 
     assert not any(one.worse for one in made.machines)
@@ -205,13 +203,19 @@ def test_a_gpu_that_was_moved_makes_no_two_nodes_one() -> None:
     assert "another machine" in machine(made, "node-0").known_by
 
 
+def with_check(report: Report, check: str, scope: Scope, metric: str, values: Mapping[str, Value]) -> Report:
+    """The report with one more check, whose one metric has these values."""
+    rows = [
+        replace(report.observations[0], check=check, subject=subject, metrics={metric: value})
+        for subject, value in values.items()
+    ]
+    plan = (*report.plan, Planned(check, scope, (metric,)))
+    return replace(report, plan=plan, observations=(*report.observations, *rows))
+
+
 def remapped(number: int, *rows: int | None) -> Report:
     """A report with a row of remapped memory rows of node-0's GPUs."""
-    report = day(number)
-    first = report.observations[0]
-    row = replace(first, check="gpu.row_remap", subject="node-0", metrics={"remapped_uncorrected": rows})
-    plan = (*report.plan, Planned("gpu.row_remap", Scope.NODE, ("remapped_uncorrected",)))
-    return replace(report, plan=plan, observations=(*report.observations, row))
+    return with_check(day(number), "gpu.row_remap", Scope.NODE, "remapped_uncorrected", {"node-0": rows})
 
 
 @pytest.mark.parametrize(
@@ -238,9 +242,8 @@ def test_collectives_are_of_all_nodes_together() -> None:
     for number in range(1, 29):
         report = day(number)
         for rank in range(2 * NODES):
-            row = f"node-{rank // 2}/rank-{rank}"
-            speeds = tuple(9.0 if number < 10 else 4.0 for _ in range(8))
-            report = with_metric(report, "collective.all_reduce", row, "busbw_gbps", speeds)
+            at = ("collective.all_reduce", f"node-{rank // 2}/rank-{rank}")
+            report = with_metric(report, *at, "busbw_gbps", (9.0 if number < 10 else 4.0,) * 8)
         reports.append(report)
     made = followed(reports)
 
@@ -252,23 +255,9 @@ def test_collectives_are_of_all_nodes_together() -> None:
 @pytest.mark.parametrize(("metric", "worst"), [("wait_ms", 9.0), ("read_gbps", 2.0)])
 def test_a_node_has_its_worst_value(metric: str, worst: float) -> None:
     """Of two ranks the longer latency, and the lower speed; the median of the gate is that of the nodes' worst."""
-    made = healthy(NODES, 2)
-    first = made.observations[0]
-    rows = [
-        replace(
-            first,
-            check="own.part",
-            subject=f"node-{rank // 2}/rank-{rank}",
-            metrics={metric: 9.0 if rank % 2 else 2.0},
-        )
-        for rank in range(2 * NODES)
-    ]
+    values = {f"node-{rank // 2}/rank-{rank}": 9.0 if rank % 2 else 2.0 for rank in range(2 * NODES)}
     policy = replace(POLICY, checks={**POLICY.checks, "own.part": CheckPolicy()})
-    report = replace(
-        made,
-        observations=(*made.observations, *rows),
-        plan=(*made.plan, Planned("own.part", Scope.RANK, (metric,))),
-    )
+    report = with_check(healthy(NODES, 2), "own.part", Scope.RANK, metric, values)
     found = gate_numbers(report, "d", policy)
     (place,) = [place for place, number in enumerate(found.numbers) if number.check == "own.part"]
 
@@ -290,9 +279,7 @@ def test_the_number_of_gates_in_a_month_is_that_of_the_newest() -> None:
 
 def test_clusters_of_other_sizes_are_not_compared() -> None:
     """Eight reports of two nodes and eight of three are too few of either."""
-    made = followed(
-        [*(day(n, healthy(2, 2)) for n in range(1, 9)), *(day(n, healthy(3, 2)) for n in range(9, 17))]
-    )
+    made = followed([day(number, healthy(2 if number < 9 else 3, 2)) for number in range(1, 17)])
     together = [one for one in made.machines if one.name.startswith("all together")]
 
     assert [8, 8] == [one.reports for one in together] and not any(one.told for one in together)

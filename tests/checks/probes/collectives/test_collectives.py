@@ -73,16 +73,9 @@ def test_the_sum_is_the_sum_of_what_is_sent(ranks: int) -> None:
 @pytest.mark.parametrize("start", [0, 1, 999, 5000])
 def test_a_later_part_is_the_end_of_the_whole(start: int) -> None:
     """A share that begins anywhere is what the whole has there."""
-    whole = start + 700
-
-    assert (
-        operations.sent(3, whole, 2, "cpu")[start:].tolist()
-        == operations.sent(3, 700, 2, "cpu", start).tolist()
-    )
-    assert (
-        operations.summed(5, whole, 2, "cpu")[start:].tolist()
-        == operations.summed(5, 700, 2, "cpu", start).tolist()
-    )
+    for made in (operations.sent, operations.summed):
+        whole = made(3, start + 700, 2, "cpu")
+        assert whole[start:].tolist() == made(3, 700, 2, "cpu", start).tolist()
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 127, 1021])

@@ -73,7 +73,7 @@ def test_the_provider_is_read_of_old_and_new_plugins(line: str, provider: str, n
 def test_a_communicator_that_did_not_come_up_is_unfinished() -> None:
     """Its start is there, its completion is not."""
     began = (
-        "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5d rank 0 nranks 16 cudaDev 0 commId 0xc4 - Init START\n"
+        "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5d rank 0 nranks 16 cudaDev 0 commId 0xc4 - Init START"
     )
 
     assert (1, 1, 0) == ((said := nccl_log.read(began)).begun, said.unfinished, said.up)
@@ -91,9 +91,8 @@ def test_the_whole_log_has_both_ranks_up_and_ended() -> None:
 def test_sockets_on_a_type_that_may_have_efa_are_not_judged() -> None:
     """They are counted, and no fallback; where the table says of EFA they are one, or none."""
     said = nccl_log.read(recorded("log_socket.txt"))
-    counts = [
-        transport.measured(said, Instance(4, "T4", MADE_UP, efa_devices=efa), 2) for efa in (None, 1, 0)
-    ]
+    types = [Instance(4, "T4", MADE_UP, efa_devices=efa) for efa in (None, 1, 0)]
+    counts = [transport.measured(said, kind, 2) for kind in types]
 
     assert [made["unjudged_channels"] for made in counts] == [8, 0, 0]
     assert [made["fallback_channels"] for made in counts] == [0, 8, 0]
@@ -115,10 +114,8 @@ def test_a_rank_sets_it_before_nccl_begins(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(RuntimeError, match="no GPU"):
         rank_process.init_group(mock.Mock(scratch=tmp_path), RankPlace(0, 0, 2, "cuda:0"), 1.0)
 
-    assert ("INFO", str(tmp_path / "nccl.%h.%p.log")) == (
-        os.environ["NCCL_DEBUG"],
-        os.environ["NCCL_DEBUG_FILE"],
-    )
+    assert "INFO" == os.environ["NCCL_DEBUG"]
+    assert str(tmp_path / "nccl.%h.%p.log") == os.environ["NCCL_DEBUG_FILE"]
 
 
 @pytest.mark.parametrize(

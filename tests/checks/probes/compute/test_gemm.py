@@ -81,24 +81,17 @@ def test_bfloat16_is_compared_by_its_own_precision() -> None:
     assert gemm.wrong_elements(flipped, problem, gemm.TOLERANCE["bf16"]) == 1
 
 
-def test_a_gpu_is_timed_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many products between two waits; the last of each batch is compared whole."""
-    monkeypatch.setattr(gemm, "is_cuda", lambda device: True)
-    monkeypatch.setattr(gemm, "MOST_BATCH", 7)
-    score = gemm.run([gemm.make_problem(64, 0, "cpu")], FP32, "cpu", 0.0)
-
-    assert score.products == 7
-    assert score.repeats == gemm.LEAST_REPEATS + 1
-
-
 @pytest.mark.parametrize("spoiled", [6, 12])
 def test_the_last_of_a_batch_is_compared(monkeypatch: pytest.MonkeyPatch, spoiled: int) -> None:
-    """A product that is not compared (the sixth, within the batch) leaves no trace; the last (the twelfth) does."""
+    """A GPU makes many products between two waits. One that is not compared (the sixth, within the batch) leaves no trace; the last
+    (the twelfth) does.
+    """
     monkeypatch.setattr(gemm, "is_cuda", lambda device: True)
     monkeypatch.setattr(gemm, "MOST_BATCH", 7)
     with fakes.products(fakes.once(spoiled)):
         score = gemm.run([gemm.make_problem(64, 0, "cpu")], FP32, "cpu", 0.0)
 
+    assert (score.products, score.repeats) == (7, gemm.LEAST_REPEATS + 1)
     assert score.wrong_elements == (spoiled == 12)
 
 

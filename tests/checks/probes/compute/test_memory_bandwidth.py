@@ -61,11 +61,9 @@ def test_the_rates_of_a_gpu_are_those_of_bursts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(devices, "wait", lambda device: None)
     found = memory_bandwidth.triads(1 << 12, "cpu", 0.0)
 
-    assert (len(found.seconds), len(found.bursts)) == (
-        memory_bandwidth.LEAST_REPEATS,
-        memory_bandwidth.BURSTS,
-    )
-    assert found.typical_s == sorted(found.bursts)[memory_bandwidth.BURSTS // 2] and found.wrong == 0
+    repeats, bursts = memory_bandwidth.LEAST_REPEATS, memory_bandwidth.BURSTS
+    assert (len(found.seconds), len(found.bursts), found.wrong) == (repeats, bursts, 0)
+    assert found.typical_s == sorted(found.bursts)[bursts // 2]
     monkeypatch.undo()
     alone = memory_bandwidth.triads(1 << 12, "cpu", 0.0)
-    assert (alone.bursts, len(alone.seconds)) == ([], memory_bandwidth.LEAST_REPEATS)
+    assert (alone.bursts, len(alone.seconds)) == ([], repeats)

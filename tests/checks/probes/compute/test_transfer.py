@@ -38,9 +38,8 @@ def test_a_node_with_one_gpu_still_has_a_row() -> None:
 
 def test_a_copy_within_the_gpu_is_no_peer() -> None:
     """Several times faster than any link, it made the only link of a node of two GPUs an outlier."""
-    assert transfer.between_gpus([700.0, 25.0], [1, 0], 0, False) == {
-        "the slowest GPU reached through the host": 25.0
-    }
+    through_the_host = {"the slowest GPU reached through the host": 25.0}
+    assert transfer.between_gpus([700.0, 25.0], [1, 0], 0, False) == through_the_host
     assert list(transfer.between_gpus([9.0] * 5, [1] * 5, 2, False)) == ["GPU 0", "GPU 1", "GPU 3", "GPU 4"]
     assert transfer.between_gpus([700.0], [1], 0, False) == {"GPU 0": 700.0}
 

@@ -21,6 +21,7 @@ from checks.probes.dcgm import dcgmi
 from checks.process import isolate
 from checks.process.tree import alive, start_ticks
 from tests.fakes.tools import on_path
+from tests.programs import python_line
 
 ROOT = Path(__file__).parents[4]
 DEADLINE_S = 3600.0
@@ -28,7 +29,7 @@ DEADLINE_S = 3600.0
 PATIENCE_S = 30.0
 # A fake dcgmi and the diagnostic of its host engine, which lives in a session of its own: it ends only if dcgmi, asked by a signal,
 # stops it.
-FAKE = """#!{python} -S
+FAKE = """{first_line}
 import os, signal, subprocess, sys, time
 if os.fork() == 0:
     if os.fork():  # the diagnostic is no child of dcgmi
@@ -71,14 +72,10 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
     def fake(*, ends: bool = True, stops: bool = True, name: str = "not-nvvs") -> Path:
         path = tmp_path / "dcgmi"
+        ready = str(tmp_path / "ready")
         path.write_text(
             FAKE.format(
-                python=sys.executable,
-                pid=str(pid),
-                ready=str(tmp_path / "ready"),
-                ends=ends,
-                stops=stops,
-                name=name,
+                first_line=python_line("-S"), pid=str(pid), ready=ready, ends=ends, stops=stops, name=name
             )
         )
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -98,10 +95,8 @@ def runs(pid: Path) -> bool:
 def test_at_its_deadline_dcgmi_stops_the_diagnostic(tmp_path: Path, engine: Callable[..., Path]) -> None:
     """It gets the signal that it answers with an abort, whatever else is installed."""
     pid = engine()
-    with (
-        on_path(tmp_path, alone=True),
-        pytest.raises(CheckError, match=r"3600 s\. It stopped the diagnostic in the host engine"),
-    ):
+    stopped = pytest.raises(CheckError, match=r"3600 s\. It stopped the diagnostic in the host engine")
+    with on_path(tmp_path, alone=True), stopped:
         dcgmi.run_to_deadline(("diag",), DEADLINE_S)
 
     assert not runs(pid)
@@ -144,9 +139,8 @@ def test_a_check_that_is_ended_stops_its_diagnostic(
     script = "from checks.probes.dcgm import dcgmi; dcgmi.run_to_deadline(('diag',), 3600.0)"
 
     def start(_: float) -> subprocess.Popen[bytes]:
-        check = subprocess.Popen(
-            (sys.executable, "-c", script), stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True
-        )
+        argv = (sys.executable, "-c", script)
+        check = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True)
         while not (tmp_path / "ready").exists():
             assert check.poll() is None
             time.sleep(0.02)

@@ -46,9 +46,8 @@ class Told:
             **({} if self.severity is None else {"error_severity": self.severity}),
         }
         tests = [self._test(name) for name in ("software", "memory", "pcie")]
-        next(test for test in tests if test["name"] == self.test)["results"][0].update(
-            status=self.status, warnings=[warning]
-        )
+        own = next(test for test in tests if test["name"] == self.test)
+        own["results"][0].update(status=self.status, warnings=[warning])
         entities = [{"entity_id": 0, "device_id": "2330"}]
         return json.dumps(
             {

@@ -17,7 +17,6 @@ from tests.fakes.fabric import COUNTERS, TABLE, endpoints, make_sysfs
 from tests.fakes.tools import Reply
 
 GOOD = LoopbackRun(ClientResult("ok", True, parse(TABLE)[0], ""), 23_000_000)
-BAD = LoopbackRun(ClientResult("exit code 1: it printed nothing", True, None, ""), 0)
 UNREAD = LoopbackRun(ClientResult("the table is cut", False, None, ""), 0)
 
 

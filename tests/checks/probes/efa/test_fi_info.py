@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from checks.probes.efa import fi_info
+from tests.corpus.efa_cases import recording
 from tests.fakes.fabric import endpoints
 
-RECORDINGS = Path(__file__).parents[3] / "recordings" / "efa"
 NAMES = ["rdmap79s0", "rdmap80s0", "rdmap81s0"]
 
 
 def test_another_provider_is_no_efa_device() -> None:
     """Output of tcp counts none for efa, and layered tcp counts for tcp."""
-    found = fi_info.parse((RECORDINGS / "fi_info_tcp.txt").read_text())
+    found = fi_info.parse(recording("fi_info_tcp.txt"))
 
     assert () == fi_info.domains(found, "efa")
     assert ("eth0", "lo") == fi_info.domains(found, "tcp")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from checks.check import CheckError
 from checks.explain.reading import OutputKind, ReadOptions
 from checks.model import Answer
 from checks.probes.efa import libfabric_reading
 from tests.corpus.case import declared
+from tests.corpus.efa_cases import recording
 from tests.corpus.judging import explained
 from tests.fakes.fabric import TABLE, endpoints
 
-RECORDINGS = Path(__file__).parents[3] / "recordings" / "efa"
 COMMAND = "$ fi_pingpong -e rdm -p efa 10.1.2.3\n"
 
 
@@ -28,7 +25,7 @@ def test_the_devices_stand_on_the_lines_that_name_them() -> None:
 
 def test_the_failure_stands_on_its_line() -> None:
     """-61 is a finding, not an unreadable file."""
-    found = libfabric_reading.read((RECORDINGS / "fi_info_none_2_x.txt").read_text(), ReadOptions())
+    found = libfabric_reading.read(recording("fi_info_none_2_x.txt"), ReadOptions())
 
     assert "2: fi_getinfo(): -61 (No data available)" == found.parts[0].lines["failure"]
 
@@ -41,49 +38,33 @@ def test_a_table_does_not_say_over_what_it_ran() -> None:
 
 def test_a_run_on_one_host_may_have_gone_through_shared_memory() -> None:
     """The installer's own test is one."""
-    text = (RECORDINGS / "fi_pingpong_localhost.txt").read_text()
+    text = recording("fi_pingpong_localhost.txt")
 
     assert any("shared memory" in why for why in libfabric_reading.read(COMMAND + text, ReadOptions()).unread)
 
 
 def test_pingpong_rate_above_the_device_rate_is_unread() -> None:
     """14.8 GB/s on a device of 100 Gbit/s."""
-    text = COMMAND + (RECORDINGS / "fi_pingpong_localhost.txt").read_text().replace("Localhost", "A")
+    text = COMMAND + recording("fi_pingpong_localhost.txt").replace("Localhost", "A")
 
-    assert any(
-        "12.5 GB/s" in why
-        for why in libfabric_reading.read(text, ReadOptions(declared("p4d.24xlarge"))).unread
-    )
+    asked = ReadOptions(declared("p4d.24xlarge"))
+    assert any("12.5 GB/s" in why for why in libfabric_reading.read(text, asked).unread)
 
 
-@pytest.mark.parametrize("text", [TABLE[:-40], endpoints(["rdmap1s0"])[:-40]])
-def test_a_cut_is_broken(text: str) -> None:
-    """It is recognised, and says where it breaks."""
-    assert libfabric_reading.detect(text)
-    with pytest.raises(CheckError):
-        libfabric_reading.read(text, ReadOptions())
-
-
-BLOCK = """provider: {provider}
+BLOCK = """provider: {1}
     fabric: efa
-    domain: {device}-{kind}
+    domain: {0}-{2}
     version: 201.0
-    type: FI_EP_{type}
-    protocol: FI_PROTO_{protocol}
+    type: FI_EP_{3}
+    protocol: FI_PROTO_{4}
 """
 
 
 def fi_info_of(*layers: str) -> str:
     """fi_info of 16 devices, each of the efa provider and of these layered ones."""
-    text = ""
-    for device in (f"rdmap{number}s0" for number in range(16)):
-        if "efa" in layers:
-            text += BLOCK.format(provider="efa", device=device, kind="rdm", type="RDM", protocol="EFA")
-            text += BLOCK.format(provider="efa", device=device, kind="dgrm", type="DGRAM", protocol="EFA")
-        for layer in layers:
-            if ";" in layer:
-                text += BLOCK.format(provider=layer, device=device, kind="dgrm", type="RDM", protocol="RXD")
-    return text
+    blocks = [("efa", "rdm", "RDM", "EFA"), ("efa", "dgrm", "DGRAM", "EFA")] if "efa" in layers else []
+    blocks += [(layer, "dgrm", "RDM", "RXD") for layer in layers if ";" in layer]
+    return "".join(BLOCK.format(f"rdmap{number}s0", *block) for number in range(16) for block in blocks)
 
 
 @pytest.mark.parametrize(

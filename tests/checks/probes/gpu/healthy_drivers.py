@@ -31,9 +31,8 @@ def observations(folder: Path, driver: str, model: str = "H100", **dials: object
     """What every check that reads NVML on a node sees of a healthy one with this driver."""
     count = COUNTS[model]
     kind = TYPES[model]
-    with gpu_node.gpu_node(
-        folder, proc=count, dev=count, driver=driver, model=model, **{"gpus": count, "cuda": count, **dials}
-    ) as root:
+    dials = {"driver": driver, "model": model, "gpus": count, "cuda": count, **dials}
+    with gpu_node.gpu_node(folder, proc=count, dev=count, **dials) as root:
         checks = [check for check in NODE_CHECKS if model in ("H100", "B200") or check is not state.fabric]
         rows = [observed(check, context(check, folder, kind), NODE)[0] for check in checks]
         measured = inventory.measure(root, count, builtin().instances[kind].gpu, 20.0)

@@ -38,17 +38,11 @@ def test_functions_take_what_the_real_ones_take() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "c_nvmlGpuFabricInfo_t",
-        "c_nvmlGpuFabricInfo_v2_t",
-        "c_nvmlGpuFabricInfo_v3_t",
-        "c_nvmlEccSramErrorStatus_v1_t",
-    ],
+    "name", ["GpuFabricInfo", "GpuFabricInfo_v2", "GpuFabricInfo_v3", "EccSramErrorStatus_v1"]
 )
 def test_records_have_the_real_fields(name: str) -> None:
     """In their order and of their size."""
-    real, fake = getattr(pynvml, name), getattr(FAKE, name)
+    real, fake = (getattr(module, f"c_nvml{name}_t") for module in (pynvml, FAKE))
 
     assert ctypes.sizeof(real) == ctypes.sizeof(fake)
     assert {field[0] for field in real._fields_} == {field[0] for field in fake._fields_}
@@ -71,9 +65,8 @@ def test_field_numbers_are_those_of_the_header() -> None:
         getattr(pynvml, f"NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_{name}"): name
         for name in ("DEGRADED_BW", "ROUTE_RECOVERY", "ROUTE_UNHEALTHY", "ACCESS_TIMEOUT_RECOVERY")
     }
-    assert (
-        pynvml.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION == fabric_health.MISCONFIGURATION_BIT
-    )
+    misconfigured = pynvml.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
+    assert misconfigured == fabric_health.MISCONFIGURATION_BIT
     assert pynvml.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_GFM_STATE == fabric_health.BITS["manager_disconnected"][0]
 
 

@@ -17,9 +17,7 @@ NAME = "utilisation_percent"
 
 
 def sample(percent: int | None) -> Gpu:
-    return Gpu(
-        0, "", {} if percent is None else {NAME: percent}, {NAME: "Timeout (10)"} if percent is None else {}
-    )
+    return Gpu(0, "", {}, {NAME: "Timeout (10)"}) if percent is None else Gpu(0, "", {NAME: percent})
 
 
 def test_the_busiest_sample_counts() -> None:

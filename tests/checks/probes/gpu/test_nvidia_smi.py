@@ -9,14 +9,13 @@ from checks.explain.reading import CheckData, Garbled, ReadOptions
 from checks.explain.registry import read
 from checks.probes.gpu import nvidia_smi_reading
 from checks.probes.gpu.nvidia_smi import parse
-from tests.corpus.case import declared, recordings_of
+from tests.corpus.case import recordings_of
 
 recorded = recordings_of("gpu")
 
 
-def parts(text: str, instance_type: str = "") -> dict[str, CheckData]:
-    asked = ReadOptions(declared(instance_type)) if instance_type else ReadOptions()
-    return {part.check: part for part in nvidia_smi_reading.read(text, asked).parts}
+def parts(text: str) -> dict[str, CheckData]:
+    return {part.check: part for part in nvidia_smi_reading.read(text, ReadOptions()).parts}
 
 
 @pytest.mark.parametrize(
@@ -34,16 +33,9 @@ def test_units_and_words_become_numbers() -> None:
     """MiB, W, C, x, bank(s), Yes and No, Enabled and Disabled."""
     gpu = parse(recorded("h100_healthy.xml")).gpus[0]
 
-    names = (
-        "memory_total_mib",
-        "limit_w",
-        "margin_c",
-        "pcie_width",
-        "banks_max",
-        "remap_pending",
-        "persistence",
-    )
-    assert [81559, 700.0, 60, 16, 2560, 0, 1] == [gpu.number(name) for name in names]
+    expected = {"memory_total_mib": 81559, "limit_w": 700.0, "margin_c": 60, "pcie_width": 16}
+    expected |= {"banks_max": 2560, "remap_pending": 0, "persistence": 1}
+    assert expected == {name: gpu.number(name) for name in expected}
 
 
 def test_before_tlimit_the_margin_is_a_difference() -> None:
@@ -119,9 +111,8 @@ def test_words_around_the_document_are_kept() -> None:
     text = "WARNING: infoROM is corrupted at gpu 0000:00:5A.0\n" + recorded("h100_healthy.xml")
     found = read("checks.probes.gpu.nvidia_smi_reading", text, ReadOptions())
 
-    assert ["line 1 was not read" in said and "infoROM is corrupted" in said for said in found.unread] == [
-        True
-    ]
+    (doubt,) = found.unread
+    assert "line 1 was not read" in doubt and "infoROM is corrupted" in doubt
     line = next(part for part in found.parts if part.check == "gpu.recovery_action").lines["recovery_action"]
     assert text.splitlines()[int(line.split(":")[0]) - 1].strip() in line
 

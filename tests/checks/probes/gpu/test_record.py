@@ -25,9 +25,8 @@ def test_a_declared_gpu_that_is_not_listed_is_not_measured() -> None:
     """Its place in every column is None, and its label says so."""
     gpus = padded([Gpu(0, "0000:53:00.0", {"limit_w": 700.0})], 2)
 
-    assert {"limit_w": (700.0, None), "gpus": ("GPU 0 (0000:53:00.0)", "GPU 1")} == columns(
-        gpus, ("limit_w",)
-    )
+    expected = {"limit_w": (700.0, None), "gpus": ("GPU 0 (0000:53:00.0)", "GPU 1")}
+    assert expected == columns(gpus, ("limit_w",))
 
 
 def test_gpu_text_column_is_none_when_one_text_is_unread() -> None:

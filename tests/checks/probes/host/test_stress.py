@@ -86,10 +86,8 @@ def test_a_real_run_of_the_cpus(tmp_path: Path) -> None:
 @pytest.mark.needs("stress-ng")
 def test_a_real_run_of_the_memory(tmp_path: Path) -> None:
     """stress-ng itself over 64 MiB."""
-    made = context(
-        stress.memory_stress, tmp_path, options={"seconds": 1, "share": 0.4, "max_bytes": 64 << 20}
-    )
-    result = stress.memory_stress.body(made)
+    options = {"seconds": 1, "share": 0.4, "max_bytes": 64 << 20}
+    result = stress.memory_stress.body(context(stress.memory_stress, tmp_path, options=options))
 
     assert isinstance(result, Measurement)
     assert fault_of(stress.memory_stress, result.metrics) == ""
@@ -101,14 +99,11 @@ def test_a_busy_host_gets_more_time_for_its_round(tmp_path: Path) -> None:
     """No round within the time is a slow host, not a measurement: it is run again, for longer, while time is left."""
     none = (
         "stress-ng: info: [7] dispatching hogs: 2 vm\nstress-ng: metrc: [7] vm 0 1.00 1.9 0.1 0.0 0.0 0.0\n"
+        "stress-ng: info: [7] successful run completed in 1.00s\n"
     )
     one = none.replace("vm 0 1.00", "vm 2 3.00")
-    end = "stress-ng: info: [7] successful run completed in 1.00s\n"
-    install(
-        tmp_path,
-        "stress-ng",
-        [Reply(none + end, asked="--timeout 1s"), Reply(one + end, asked="--timeout 3s")],
-    )
+    replies = [Reply(none, asked="--timeout 1s"), Reply(one, asked="--timeout 3s")]
+    install(tmp_path, "stress-ng", replies)
     with on_path(tmp_path):
         ran, _ = stress.run_a_round(("--vm", "2"), 1.0, 60.0)
         short, _ = stress.run_a_round(("--vm", "2"), 1.0, 10.0)

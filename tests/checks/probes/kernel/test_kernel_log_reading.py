@@ -6,16 +6,15 @@ import time
 
 import pytest
 
-from checks.explain.reading import CheckData, Garbled, NotRecognised, ReadOptions
+from checks.explain.reading import Garbled, NotRecognised, Reading, ReadOptions
 from checks.model import Level
 from checks.probes.kernel import kernel_log_reading
 from tasks.reports.explained_input import explain_text
 from tests.checks.probes.kernel.world import RECORDINGS, XID
 
 
-def parts(name: str) -> dict[str, CheckData]:
-    text = (RECORDINGS / name).read_text(encoding="utf-8")
-    return {part.check: part for part in kernel_log_reading.read(text, ReadOptions()).parts}
+def read(text: str) -> Reading:
+    return kernel_log_reading.read(text, ReadOptions())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,7 @@ def parts(name: str) -> dict[str, CheckData]:
 )  # fmt: skip
 def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said: str) -> None:
     """A machine that failed two hours ago has an hour's log without a fault."""
-    doubts = kernel_log_reading.read(text, ReadOptions()).unread
+    doubts = read(text).unread
 
     assert (said == "") == (doubts == ())
     assert all(said in doubt for doubt in doubts)
@@ -47,7 +46,7 @@ def test_a_cut_log_is_in_doubt_unless_it_shows_a_start_or_a_day(text: str, said:
 
 def test_zeros_in_a_log_hide_no_fault() -> None:
     """A crash leaves a hole, and the next boot's lines behind it: the fault is found, and the hole is said."""
-    reading = kernel_log_reading.read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n", ReadOptions())
+    reading = read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n")
 
     assert {part.check: part for part in reading.parts}["kernel.xid"].metrics["act"] == (1,)
     assert ["line 2 has a zero byte: the text at that place is lost"] == list(reading.unread)
@@ -56,10 +55,7 @@ def test_zeros_in_a_log_hide_no_fault() -> None:
 def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
     """What stands beyond its first 64 KiB was not looked at."""
     for said in (" I/O", ""):
-        reading = kernel_log_reading.read(
-            f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", ReadOptions()
-        )
-
+        reading = read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n")
         assert "line 2 is longer than any line of the kernel, so it was not read to its end" in reading.unread
 
 
@@ -78,9 +74,7 @@ def test_messages_that_were_dropped_count_in_a_plain_log_too() -> None:
     text = "[ 0.0] Linux version 6.1\n[ 70.0] printk: 12 messages suppressed.\n"
     missed = "Apr  9 02:00:00 h systemd-journald[7]: Missed 5 kernel messages\n"
 
-    assert {17} == {
-        part.metrics["records_lost"] for part in kernel_log_reading.read(text + missed, ReadOptions()).parts
-    }
+    assert {17} == {part.metrics["records_lost"] for part in read(text + missed).parts}
 
 
 def test_a_kernel_that_speaks_late_is_recognised() -> None:
@@ -117,7 +111,7 @@ def test_a_text_in_which_the_kernel_says_nothing_is_no_healthy_log(
     text: str, refused: type[Exception]
 ) -> None:
     with pytest.raises(refused):
-        kernel_log_reading.read(text, ReadOptions())
+        read(text)
 
 
 def test_a_number_in_brackets_is_the_kernels_before_a_message_of_a_driver() -> None:
@@ -127,7 +121,8 @@ def test_a_number_in_brackets_is_the_kernels_before_a_message_of_a_driver() -> N
 
 def test_the_lines_are_named() -> None:
     """A metric rests on lines of the text, by number."""
-    part = parts("dmesg_off_bus.txt")["kernel.xid"]
+    text = (RECORDINGS / "dmesg_off_bus.txt").read_text(encoding="utf-8")
+    part = {part.check: part for part in read(text).parts}["kernel.xid"]
 
     assert part.metrics["gpus"] == ("GPU at 0000:ca:00.0",)
     assert part.metrics["act"] == (3,)
@@ -136,7 +131,7 @@ def test_the_lines_are_named() -> None:
 
 def test_a_text_that_ends_within_a_line_is_in_doubt() -> None:
     """It may be cut there, and after it anything may have stood."""
-    reading = kernel_log_reading.read(f"[ 1.0] all well\n[ 100.0] {XID[:20]}", ReadOptions())
+    reading = read(f"[ 1.0] all well\n[ 100.0] {XID[:20]}")
 
     assert any("may be truncated" in doubt for doubt in reading.unread)
 
@@ -145,7 +140,7 @@ def test_a_missing_record_is_counted() -> None:
     """A line that was deleted from a dump of /dev/kmsg leaves a gap."""
     text = (RECORDINGS / "kmsg_healthy.txt").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
-    reading = kernel_log_reading.read("".join(lines[:3] + lines[4:]), ReadOptions())
+    reading = read("".join(lines[:3] + lines[4:]))
 
     assert {part.metrics["records_lost"] for part in reading.parts} == {1}
 
@@ -161,7 +156,7 @@ def test_a_missing_record_is_counted() -> None:
 )
 def test_a_number_without_end_is_read_without_harm(line: str) -> None:
     """Python refuses to read numbers of thousands of digits; garbage must not end the reader."""
-    reading = kernel_log_reading.read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n", ReadOptions())
+    reading = read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n")
 
     assert len(reading.parts) == 3
 
@@ -173,9 +168,7 @@ START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
 def test_another_machine_neither_mends_nor_explains(other: str) -> None:
     """A log server's file: GPUs of all machines have the same addresses. That it holds several is said."""
     fault = XID.replace("79", "95")
-    reading = kernel_log_reading.read(
-        f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n", ReadOptions()
-    )
+    reading = read(f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n")
     found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
 
     assert (0,) == found["handled"] == found["routine"]
@@ -184,8 +177,6 @@ def test_another_machine_neither_mends_nor_explains(other: str) -> None:
 
 def test_an_xid_within_another_line_is_in_doubt() -> None:
     """On a serial console lines of two processors run into each other."""
-    reading = kernel_log_reading.read(
-        f"{START}Nov 21 12:00:00 n1 kernel: usb 1-1: new high[   12.3] {XID}\n", ReadOptions()
-    )
+    reading = read(f"{START}Nov 21 12:00:00 n1 kernel: usb 1-1: new high[   12.3] {XID}\n")
 
     assert any("line 2 has an Xid in the middle" in doubt for doubt in reading.unread)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from checks.model import Answer
+from tests.corpus.case import RecordProperty
 from tests.corpus.judging import explained
 
 Record = tuple[float, str]
@@ -48,18 +49,13 @@ def _both(records: Sequence[Record]) -> str:
 
 
 def _dmesg_json(records: Sequence[Record]) -> str:
-    return (
-        json.dumps({"dmesg": [{"pri": 6, "time": at, "msg": message} for at, message in records]}, indent=3)
-        + "\n"
-    )
+    rows = [{"pri": 6, "time": at, "msg": message} for at, message in records]
+    return json.dumps({"dmesg": rows}, indent=3) + "\n"
 
 
 def _journal(at: float, message: str) -> dict[str, str]:
-    return {
-        "__REALTIME_TIMESTAMP": str(int(_at(at).timestamp() * 1e6)),
-        "_TRANSPORT": "kernel",
-        "MESSAGE": message,
-    }
+    epoch_us = str(int(_at(at).timestamp() * 1e6))
+    return {"__REALTIME_TIMESTAMP": epoch_us, "_TRANSPORT": "kernel", "MESSAGE": message}
 
 
 FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
@@ -76,7 +72,7 @@ FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_healthy_log_is_a_go(form: str, record_property: Callable[[str, object], None]) -> None:
+def test_a_healthy_log_is_a_go(form: str, record_property: RecordProperty) -> None:
     verdict = explained(FORMS[form](HEALTHY))
     record_property("corpus", [form, "healthy", verdict.level.value])
 
@@ -88,7 +84,7 @@ def test_a_healthy_log_is_a_go(form: str, record_property: Callable[[str, object
     [*((form, FAULTS[0]) for form in FORMS), *(("RFC 5424", fault) for fault in FAULTS[1:])],
 )
 def test_a_fault_is_no_go_and_named_by_its_line(
-    form: str, fault: str, record_property: Callable[[str, object], None]
+    form: str, fault: str, record_property: RecordProperty
 ) -> None:
     text = FORMS[form]([*HEALTHY[:3], (80.0, fault), *HEALTHY[4:]])
 
@@ -118,12 +114,7 @@ AGENT = {"level": "info", "ts": "2026-11-20T18:35:35Z", "msg": "NPD caught event
 
 def _agent(message: str, now: str = "True") -> str:
     said = f'Node condition NvidiaErrorReboot is now: {now}, reason: XidHardwareFailure, message: "{message}"'
-    details = {
-        "severity": "warn",
-        "timestamp": "2026-11-20T20:59:29Z",
-        "reason": "XidHardwareFailure",
-        "message": said,
-    }
+    details = {"severity": "warn", "timestamp": "2026-11-20T20:59:29Z", "message": said}
     event = {**AGENT, "details: ": details, "HealthMonitoringAgentDetectionEvent": "HealthEvent"}
     return f"2026-11-20T11:35:35.532-07:00 {json.dumps(event)}\n"
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from checks.explain.reading import ReadOptions
+from checks.model import Value
 from checks.probes.kernel import kernel_log_reading
 from tests.checks.probes.kernel.world import XID
 
 START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
 FAULT = f"Nov 21 12:00:00 n1 kernel: {XID}\nNov 21 13:00:00 n1 kernel: usb 1-1: gone\n"
 DAY_BEFORE = "Nov 20 00:00:01 n1 kernel: Linux version 6.5.0\nNov 20 13:00:00 n1 kernel: usb 1-1: new\n"
+
+
+def metrics_of(text: str) -> dict[str, Mapping[str, Value]]:
+    """By check, what the text shows."""
+    return {part.check: part.metrics for part in kernel_log_reading.read(text, ReadOptions()).parts}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +33,7 @@ DAY_BEFORE = "Nov 20 00:00:01 n1 kernel: Linux version 6.5.0\nNov 20 13:00:00 n1
 )
 def test_a_start_that_came_before_a_fault_mends_nothing(text: str) -> None:
     """Where it stands in the text is not when it was."""
-    parts = {part.check: part.metrics for part in kernel_log_reading.read(text, ReadOptions()).parts}
+    parts = metrics_of(text)
     found, lost = parts["kernel.xid"], parts["kernel.hardware"]
 
     assert ((1,), (0,)) == (found["act"], found["handled"])
@@ -37,9 +45,8 @@ ASKED = "NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed from 0x0 (
 
 def acts(text: str) -> tuple[object, object, bool]:
     """How many Xids of the text still call for an action, how many were handled, and whether its order is in doubt."""
-    reading = kernel_log_reading.read(text, ReadOptions())
-    found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
-    return found["act"], found["handled"], bool(reading.left_out)
+    found = metrics_of(text)["kernel.xid"]
+    return found["act"], found["handled"], bool(kernel_log_reading.read(text, ReadOptions()).left_out)
 
 
 def lines_of(*said: tuple[str, str]) -> str:
@@ -94,7 +101,7 @@ def test_an_order_in_doubt_is_said() -> None:
     assert "restarts repair no earlier fault" in said
 
 
-RESTARTED = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     "text",
     [
         START
@@ -106,9 +113,6 @@ RESTARTED = pytest.mark.parametrize(
     ],
     ids=["syslog", "cat messages.1 messages", "a serial console", "a start that is not its first line"],
 )
-
-
-@RESTARTED
 def test_a_restart_that_place_and_stamp_confirm_closes_what_came_before(text: str) -> None:
     """Then it is a warning: a restart hides a broken GPU until it is under load again."""
     assert ((0,), (1,), False) == acts(text)
@@ -122,7 +126,7 @@ def closed_everywhere(text: str) -> bool:
     """Whether a lost GPU, and a fatal SXid beside it, are faults of an earlier boot for kernel.hardware and kernel.sxid."""
     lines = text.splitlines(keepends=True)
     both = "".join(line + (line.replace(XID, SXID) if XID in line else "") for line in lines)
-    found = {part.check: part.metrics for part in kernel_log_reading.read(both, ReadOptions()).parts}
+    found = metrics_of(both)
     lost, switch = found["kernel.hardware"], found["kernel.sxid"]
     return (0, 1, 0, 1) == (lost["off_bus"], lost["earlier_boot"], switch["fatal"], switch["earlier_boot"])
 

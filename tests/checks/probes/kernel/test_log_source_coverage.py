@@ -23,11 +23,8 @@ from tests.fakes.tools import Reply, install, on_path
 pytestmark = pytest.mark.usefixtures("utc")
 
 RECORDED = "\n".join(path.read_text(encoding="utf-8") for path in sorted(RECORDINGS.glob("*.txt")))
-OTHER_FAULTS = [
-    "NVRM: GPU at PCI:0000:b9:00: GPU-0a1b",
-    "GPU reset executed: GPU-0a1b, success: true",
-    "NEURON_HW_ERR=DMA_ERROR nd-id=3",
-]
+RESET = ["NVRM: GPU at PCI:0000:b9:00: GPU-0a1b", "GPU reset executed: GPU-0a1b, success: true"]
+OTHER_FAULTS = [*RESET, "NEURON_HW_ERR=DMA_ERROR nd-id=3"]
 MESSAGES = [text.rpartition(" | ")[2] for line in said(RECORDED) for text in messages(line)] + OTHER_FAULTS
 
 

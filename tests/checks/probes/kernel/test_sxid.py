@@ -28,12 +28,8 @@ def test_every_public_line_is_read() -> None:
 @pytest.mark.parametrize(
     ("code", "rest", "severity"),
     [
-        (20034, ", Fatal, Link 30 LTSSM Fault Up", SxidSeverity.FATAL),
-        (12028, ", Non-fatal, Link 32 egress non-posted PRIV error (First)", SxidSeverity.NON_FATAL),
         (20009, ", Non-fatal, Li", SxidSeverity.NON_FATAL),
-        (11012, ", Non-fatal, Link 3 ingress header ECC limit", SxidSeverity.CORRECTED),
         (11012, ", Fatal, Link 3", SxidSeverity.FATAL),
-        (26006, ", SOE HALTED", SxidSeverity.FATAL),
         (12033, ", Severity 1 Engine instance 00 Sub-engine instance 00", SxidSeverity.UNREAD),
         (99999, "", SxidSeverity.UNREAD),
         (None, "", SxidSeverity.UNREAD),

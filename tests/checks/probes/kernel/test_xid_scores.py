@@ -130,16 +130,12 @@ def page() -> Iterator[str]:
     yield ""
     yield f"| tool | must act: acted on, of {len(must)} | missed | harmless: called fatal, of {len(harmless)} | source |"
     yield "| --- | ---: | --- | ---: | --- |"
-    yield _row(
-        "Prelaunch", acted, fatal, "policy `nvidia`, lines in `tests/checks/probes/kernel/xid_must_act.txt`"
-    )
+    ours = "policy `nvidia`, lines in `tests/checks/probes/kernel/xid_must_act.txt`"
+    yield _row("Prelaunch", acted, fatal, ours)
     for tool in SCORES.tools:
-        yield _row(
-            tool.name,
-            [code for code in must if code in tool.acts_on],
-            [code for code in harmless if code in tool.calls_fatal],
-            tool.source,
-        )
+        acts_on = [code for code in must if code in tool.acts_on]
+        calls_fatal = [code for code in harmless if code in tool.calls_fatal]
+        yield _row(tool.name, acts_on, calls_fatal, tool.source)
     yield ""
     yield "### Which action each Xid requires"
     yield ""

@@ -76,9 +76,8 @@ def test_a_drivers_counters_are_named_in_order(monkeypatch: pytest.MonkeyPatch) 
     def answer(name: str, command: bytes) -> bytes:
         kind = struct.unpack_from("I", command)[0]
         if kind == interfaces.ETHTOOL_GDRVINFO:
-            return (
-                command[: interfaces.N_STATS_AT] + struct.pack("I", 2) + command[interfaces.N_STATS_AT + 4 :]
-            )
+            at = interfaces.N_STATS_AT
+            return command[:at] + struct.pack("I", 2) + command[at + 4 :]
         if kind == interfaces.ETHTOOL_GSTRINGS:
             return command[:12] + b"".join(n.ljust(interfaces.GSTRING_BYTES, b"\0") for n in names)
         return command[:8] + struct.pack("2Q", 7, 1 << 40)

@@ -97,11 +97,8 @@ def test_mtu_is_measured_from_an_address_that_is_not_the_interfaces_first(device
         found = _probe(name, here, there)
 
     assert ("", ["ok"]) == (found["reason"], found["failures"])
-    assert (1500, [1500], [0]) == (
-        found["interface_mtu_bytes"],
-        found["path_mtu_bytes"],
-        found["narrowed_bytes"],
-    )
+    assert (1500, [1500]) == (found["interface_mtu_bytes"], found["path_mtu_bytes"])
+    assert [0] == found["narrowed_bytes"]
 
 
 def _info(segment: int, route: int, options: int = 1) -> bytes:

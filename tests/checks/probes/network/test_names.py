@@ -40,10 +40,9 @@ def test_name_that_resolves_to_one_right_address_is_enough() -> None:
 def test_a_node_alone_may_be_listed_by_loopback() -> None:
     """Nobody else looks for it: /etc/hosts may give its name the address of an interface."""
     alone = Member("algo-1", "127.0.0.1", 1)
-    found = measurement([alone], [DnsAnswer(("10.1.0.1",))], 4.0).metrics
-    beside = measurement(
-        [alone, MEMBERS[1]], [DnsAnswer(("10.1.0.1",)), DnsAnswer((MEMBERS[1].address,))], 4.0
-    ).metrics
+    answers = [DnsAnswer(("10.1.0.1",)), DnsAnswer((MEMBERS[1].address,))]
+    found = measurement([alone], answers[:1], 4.0).metrics
+    beside = measurement([alone, MEMBERS[1]], answers, 4.0).metrics
 
     assert (0, 1) == (found["elsewhere"], beside["elsewhere"])
 
@@ -53,9 +52,8 @@ def test_names_evidence_begins_with_the_wrong_name() -> None:
     answers = [DnsAnswer((member.address,)) for member in MEMBERS[:3]]
     answers[2] = DnsAnswer(("10.9.9.9",))
 
-    assert measurement(MEMBERS[:3], list(answers), 4.0).evidence.startswith(
-        "node-2 10.1.0.3: the name resolves to"
-    )
+    evidence = measurement(MEMBERS[:3], answers, 4.0).evidence
+    assert evidence.startswith("node-2 10.1.0.3: the name resolves to")
 
 
 def test_names_check_runs_as_many_reverse_lookups_at_once_as_ranks_would(
@@ -74,14 +72,13 @@ def test_names_check_runs_as_many_reverse_lookups_at_once_as_ranks_would(
         return ("node", "0")
 
     monkeypatch.setattr(socket, "getnameinfo", reverse)
-    monkeypatch.setattr(
-        socket, "getaddrinfo", lambda name, *_, **__: [(0, 0, 0, "", (MEMBERS[0].address, 0))]
-    )
+    address = (0, 0, 0, "", (MEMBERS[0].address, 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda name, *_, **__: [address])
     made = replace(context(names, tmp_path, nodes=2), roster=Roster(tuple(MEMBERS[:2]), 1, ""))
-    few = replace(made, declared=replace(made.declared, ranks_per_node=4))
-    made = replace(made, declared=replace(made.declared, ranks_per_node=16))
-    (healthy,) = observed(names, few)
-    (found,) = observed(names, made)
+    healthy, found = (
+        observed(names, replace(made, declared=replace(made.declared, ranks_per_node=ranks)))[0]
+        for ranks in (4, 16)
+    )
 
     assert float(healthy.metrics["mapped_s"]) < 1.0  # type: ignore[arg-type]
     assert "the longest of 8 at once" in healthy.evidence

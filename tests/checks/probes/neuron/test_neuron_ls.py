@@ -30,7 +30,6 @@ def test_logical_cores_are_counted_as_physical_ones() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda made: made.clear(),
         lambda made: made.append(made[0]),
         lambda made: made[1].update(bdf=made[0]["bdf"]),
         lambda made: made[3].pop("nc_count"),

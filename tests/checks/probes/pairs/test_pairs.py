@@ -73,9 +73,8 @@ def test_a_rank_that_is_gone_is_named_by_its_partners_alone(ended: Mapping[str, 
     one = ended[name]
 
     assert one.missing == (2,)
-    assert all(
-        row["seconds"] < 60 for row in one.rows.values()
-    )  # what hangs would take longer on any machine
+    # What hangs would take longer on any machine.
+    assert all(row["seconds"] < 60 for row in one.rows.values())
     assert {peer for _, peer in failed(one)} >= {2}
     if name != "fragile":
         assert {peer for _, peer in failed(one)} == {2}

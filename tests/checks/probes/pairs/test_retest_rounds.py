@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -83,11 +82,10 @@ def test_a_decision_is_one_for_all() -> None:
     """Whoever asks first reads; both ranks follow what is decided."""
     store = FakeStore()
     ranks = [schedule(me, store) for me in range(2)]
-    met: list[SimpleNamespace] = []
+    met: list[tuple[int, int]] = []
+
     for rank in ranks:
-        cast("Any", rank).run_all = lambda rounds, me=rank.me: met.append(
-            SimpleNamespace(me=me, rounds=len(rounds))
-        )
+        cast("Any", rank).run_all = lambda rounds, me=rank.me: met.append((me, len(rounds)))
     both = [
         threading.Thread(target=retest_rounds._stage, args=(rank, "confirm 0", lambda _: ((0, 1),), 3)) for rank in ranks
     ]  # fmt: skip
@@ -96,7 +94,7 @@ def test_a_decision_is_one_for_all() -> None:
     for one in both:
         one.join()
 
-    assert sorted((one.me, one.rounds) for one in met) == [(0, 3), (1, 3)]
+    assert sorted(met) == [(0, 3), (1, 3)]
     assert [(), ()] == [rank.gone for rank in ranks]
 
 

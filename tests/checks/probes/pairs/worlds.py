@@ -54,14 +54,13 @@ class World:
 
 @dataclass(frozen=True)
 class Ended:
-    """The rows of the ranks that had one, the ranks that had none, and seconds until the last of them had it.
+    """The rows of the ranks that had one, and the ranks that had none.
 
     A row has `later` as well, what an all_reduce after the tournament gave, and `lost`, why the group is.
     """
 
     rows: Mapping[int, Mapping[str, Any]]
     missing: tuple[int, ...]
-    seconds: float
 
     def failures(self, rank: int, peer: int) -> list[str]:
         """What one rank says of another, in order."""
@@ -78,12 +77,8 @@ def play(worlds: Sequence[World]) -> list[Ended]:
     """Play these worlds, several side by side: most of their time is waiting for a rank that does not answer."""
     from checks.runner.rank_stage import rank_environment
 
-    env = {
-        **os.environ,
-        **rank_environment("lo", os.environ),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
-    }
+    env = {**os.environ, **rank_environment("lo", os.environ)}
+    env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     argv = (sys.executable, "-W", "ignore", __file__, json.dumps([asdict(world) for world in worlds]))
     done = subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -91,10 +86,8 @@ def play(worlds: Sequence[World]) -> list[Ended]:
     for line in done.stdout.splitlines():
         if line.startswith("{"):
             made.update(json.loads(line))
-    return [
-        Ended({int(rank): row for rank, row in one["rows"].items()}, tuple(one["missing"]), one["seconds"])
-        for one in (made[str(number)] for number in range(len(worlds)))
-    ]
+    ended = [made[str(number)] for number in range(len(worlds))]
+    return [Ended({int(k): row for k, row in one["rows"].items()}, tuple(one["missing"])) for one in ended]
 
 
 def keeper(worlds: Sequence[World]) -> None:
@@ -119,19 +112,18 @@ def _play(worlds: Sequence[World], row: Sequence[int], writer: int) -> None:
 
 def _one(world: World) -> dict[str, Any]:
     """The store has a process of its own: whoever is forked beside its threads may find a lock held for ever."""
-    begun, readers, children = time.monotonic(), {}, {}
+    readers, children = {}, {}
     store, told = _fork(_store)
     port = _read(told)
     for rank in range(world.ranks):
         children[rank], readers[rank] = _fork(partial(_rank, world, rank, port, store))
     healthy = [r for r in readers if not (world.harm in ("stop", "kill") and r == world.victim)]
     rows = {rank: _read(readers[rank]) for rank in healthy}
-    seconds = time.monotonic() - begun
     for child in (store, *children.values()):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     kept = {rank: row for rank, row in rows.items() if row is not None}
-    return {"rows": kept, "missing": [r for r in readers if r not in kept], "seconds": seconds}
+    return {"rows": kept, "missing": [r for r in readers if r not in kept]}
 
 
 def _fork(body: Callable[[int], None]) -> tuple[int, int]:
@@ -182,9 +174,8 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
 
     store = TCPStore("127.0.0.1", port, world_size=None, is_master=False)
     connection = store.clone()  # type: ignore[attr-defined]  # before the ranks wait for each other, as the product's do
-    dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=world.ranks, timeout=timedelta(seconds=30)
-    )
+    limit = timedelta(seconds=30)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world.ranks, timeout=limit)
     if world.harm in ("storeless", "uncertain"):
         _break_the_store(world, rank, store_pid)
     elif rank == world.victim and world.harm:

@@ -19,24 +19,17 @@ from tests.checks.judge.open_findings.test_prior_findings import an_open
 
 def identity(**changed: str) -> dict[str, str]:
     """A machine with GPUs that a check was on."""
-    known = {
-        "host": "algo-1",
-        "boot_id": "boot-1",
-        "gpu_uuids": "GPU-1,GPU-2",
-        "driver": "570",
-        "kernel": "6.1",
-    }
-    return {**known, "pool_token": "token-1", **changed}
+    machine = {"host": "algo-1", "boot_id": "boot-1", "gpu_uuids": "GPU-1,GPU-2", "pool_token": "token-1"}
+    return {**machine, "driver": "570", "kernel": "6.1", **changed}
+
+
+def passed(*nodes: PassedNode, measured_at: str = "now") -> Pass:
+    """A pass for these machines."""
+    return Pass(SCHEMA_VERSION, "g", "digest", measured_at, nodes)
 
 
 OTHER = identity(host="algo-2", boot_id="boot-2", gpu_uuids="GPU-3,GPU-4", pool_token="token-2")
-PROVEN = Pass(
-    SCHEMA_VERSION,
-    "g",
-    "digest",
-    "now",
-    (PassedNode("algo-1", 0, identity()), PassedNode("algo-2", 1, OTHER)),
-)
+PROVEN = passed(PassedNode("algo-1", 0, identity()), PassedNode("algo-2", 1, OTHER))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +70,7 @@ def test_machine_that_differs_from_the_proven_one_is_not_confirmed(found: dict[s
 def test_unknown_identity_proves_no_machine(key: str, gpus: int) -> None:
     """Two machines without it would count as equal."""
     unknown = identity(**{key: ""})
-    proven = Pass(SCHEMA_VERSION, "g", "digest", "now", (PassedNode("algo-1", 0, unknown),))
+    proven = passed(PassedNode("algo-1", 0, unknown))
 
     assert ("", [f"as algo-1: {key} is not known"]) == among(proven, unknown, gpus)
 
@@ -94,7 +87,7 @@ def test_unknown_identity_proves_no_machine(key: str, gpus: int) -> None:
 def test_a_node_of_the_engine_is_known_under_any_name(changes: dict[str, str], name: str) -> None:
     """The pods of one workload get the nodes that passed in any order: the engine's name says which, and the rest must be the same."""
     then = {**identity(pool_token=""), "engine_node": "worker-0"}
-    proven = Pass(SCHEMA_VERSION, "g", "digest", "now", (PassedNode("node-0", 0, then),))
+    proven = passed(PassedNode("node-0", 0, then))
 
     assert name == among(proven, {**identity(pool_token=""), **changes}, gpus_per_node=2)[0]
 
@@ -114,7 +107,7 @@ def test_the_token_is_this_machines_identity(tmp_path: Path, monkeypatch: pytest
     assert "pool_token" not in identity_of_node()
     monkeypatch.setenv(POOL_TOKEN, "token-1")
     known = PassedNode("algo-7", 0, identity_of_node())
-    path.write_bytes(bundles.dump(Pass(SCHEMA_VERSION, "g", "digest", "now", (known,))))
+    path.write_bytes(bundles.dump(passed(known)))
 
     assert ("algo-7", []) == claim(path)
     assert [] == confirm_here(path, "algo-7")
@@ -145,7 +138,7 @@ def test_machine_with_a_fault_found_since_it_passed_is_not_confirmed(
     monkeypatch.setenv(POOL_TOKEN, "token-1")
     monkeypatch.setenv(machine_state.VARIABLE, str(tmp_path))
     path, node = tmp_path / "pass.json", PassedNode("algo-7", 0, identity_of_node())
-    path.write_bytes(bundles.dump(Pass(SCHEMA_VERSION, "g", "digest", measured_at, (node,))))
+    path.write_bytes(bundles.dump(passed(node, measured_at=measured_at)))
     assert [] == confirm_here(path, "algo-7")
     fault = an_open("kernel.xid", level)
     known = OpenFindings(open=(replace(fault, seen_at=seen_at or fault.seen_at),))
@@ -154,10 +147,9 @@ def test_machine_with_a_fault_found_since_it_passed_is_not_confirmed(
     assert differs is bool(confirm_here(path, "algo-7"))
     assert ("" if differs else "algo-7") == claim(path)[0]
     overridden = replace(node, overridden=(fault.key.name,))
-    path.write_bytes(bundles.dump(Pass(SCHEMA_VERSION, "g", "digest", measured_at, (overridden,))))
-    assert (seen_at is None) is bool(confirm_here(path, "algo-7")), (
-        "what lasts is seen again, and was overridden"
-    )
+    path.write_bytes(bundles.dump(passed(overridden, measured_at=measured_at)))
+    # What lasts is seen again, and was overridden.
+    assert (seen_at is None) is bool(confirm_here(path, "algo-7"))
 
 
 @pytest.mark.parametrize("data", [None, b"{"])

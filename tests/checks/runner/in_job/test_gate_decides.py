@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -94,29 +95,25 @@ class Place:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
         self.folder, self.out = folder, folder / "out"
-        self.board, self.events = FakeBoard(AGREED), list[str]()
+        self.board, self.events = FakeBoard(AGREED), list[str | bool]()
         self.verdict: Verdict | None = None
         self.report: Report | None = None
         self.broken: Exception | None = None
         declared = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
         bundle = bundles.make("g", declared, healthy().profile, POLICY, builtin())
         members = (Member("node-0", "127.0.0.1", 1), Member("node-1", "127.0.0.1", 2))
-        self.node_context = cast(
-            NodeContext,
-            SimpleNamespace(
-                bundle=bundle, roster=Roster(members, 3, "lo"), node=f"node-{rank}", node_rank=rank, deadline=NEVER,
-                key_path=folder / "exchange.key", mpi_key=b"a key",
-            ),
+        made: Any = SimpleNamespace(
+            bundle=bundle, roster=Roster(members, 3, "lo"), node=f"node-{rank}", node_rank=rank, deadline=NEVER,
+            key_path=folder / "exchange.key", mpi_key=b"a key",
         )  # fmt: skip
+        self.node_context: NodeContext = made
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
         monkeypatch.setattr(job_gate, "barrier_of", lambda *ignored: self.board)
         monkeypatch.setattr(job_gate, "open_responder", lambda node_context: responder)
         monkeypatch.setattr(job_gate, "run_beside", self._run)
         monkeypatch.setattr(job_gate, "decide", self._decide)
         monkeypatch.setattr(job_gate, "end_left", lambda node_context: self.events.append("ended"))
-        monkeypatch.setattr(
-            job_gate, "become_subreaper", lambda adopt=True: self.events.append(f"adopt {adopt}")
-        )
+        monkeypatch.setattr(job_gate, "become_subreaper", lambda adopt=True: self.events.append(adopt))
         monkeypatch.setattr(system, "identity_of_node", lambda: HERE)
 
     def _run(self, *ignored: object) -> Any:
@@ -131,12 +128,17 @@ class Place:
 
     def passed(self, *identities: Mapping[str, str]) -> Path:
         """A pass for machines of these identities."""
-        nodes = tuple(
-            PassedNode(f"node-{at}", at, found) for at, found in enumerate(identities or (HERE, THERE))
-        )
+        given = enumerate(identities or (HERE, THERE))
+        nodes = tuple(PassedNode(f"node-{at}", at, found) for at, found in given)
         path = self.folder / "pass.json"
         path.write_bytes(bundles.dump(Pass(1, "g", "d" * 64, "2026-11-21T08:00:00Z", nodes, "")))
         return path
+
+    @property
+    def missing(self) -> list[str]:
+        """The nodes whose reports could not be read or were not there, as the judged report says it."""
+        assert self.report is not None
+        return [line.partition(":")[0] for line in self.report.collection]
 
     def run(self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0) -> Path | Refusal:
         """The gate of this node."""
@@ -156,14 +158,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def test_the_machines_that_passed_start_without_a_check(place: Place) -> None:
     """Once every host published an equal pass token and confirmed that it saw all; the node is left as it was found."""
-    path = place.passed()
+    path, notes = place.passed(), place.board.notes
 
     assert path == place.run(path)
-    assert (digest(path.read_bytes()), "ok") == (
-        place.board.notes["pass/node-0"],
-        place.board.notes["seen/node-0"],
-    )
-    assert ["adopt True", "closed", "ended", "adopt False"] == place.events
+    assert (digest(path.read_bytes()), "ok") == (notes["pass/node-0"], notes["seen/node-0"])
+    assert [True, "closed", "ended", False] == place.events
     assert "seen/node-1" in place.board.asked
 
 
@@ -255,45 +254,27 @@ def test_a_go_leaves_a_pass_and_starts(place: Place) -> None:
     place.board = FakeBoard({**AGREED, "report/node-1": "not a report"})
 
     assert place.out / "attempt/passes/node-0.json" == place.run()
-    assert place.report is not None and "linger" not in place.board.said
-    assert ["node-0", "node-1"] == [line.partition(":")[0] for line in place.report.collection]
+    assert (["node-0", "node-1"], False) == (place.missing, "linger" in place.board.said)
     assert b"{}" == job_gate.unpacked(place.board.notes["report/node-0"])
 
 
 def test_without_a_report_of_another_host_the_others_are_judged(place: Place) -> None:
     """What is missing is for the judge to say."""
     place.verdict = verdict(Answer.CANNOT_TELL)
-    found = place.run()
 
-    assert Refusal(Exit.CANNOT_TELL, "cannot_tell") == found
-    assert place.report is not None and ["node-0"] == [
-        line.partition(":")[0] for line in place.report.collection
-    ]
+    assert (Refusal(Exit.CANNOT_TELL, "cannot_tell"), ["node-0"]) == (place.run(), place.missing)
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        (
-            GateAnswer(1, "g", "attempt", AnswerWord.LAUNCH, "ada", "the clock", "now"),
-            "ada at now: the clock",
-        ),
-        (Refusal(Exit.NO_GO, "refused by ada"), None),
-    ],
-)
-def test_hosts_hold_while_a_person_decides(
-    place: Place, monkeypatch: pytest.MonkeyPatch, word: Any, expected: str | None
-) -> None:
+def test_hosts_hold_while_a_person_decides(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass bears the approval; a refusal starts nothing."""
-    monkeypatch.setattr(job_gate, "hold", lambda *ignored: word)
+    refusal = Refusal(Exit.NO_GO, "refused by ada")
+    approval = GateAnswer(1, "g", "attempt", AnswerWord.LAUNCH, "ada", "the clock", "now")
+    monkeypatch.setattr(job_gate, "hold", Mock(side_effect=[refusal, approval]))
     place.verdict = verdict(Answer.ASK, FINDING)
-    found = place.run(ask_s=5.0)
 
-    if expected is None:
-        assert word == found
-    else:
-        assert isinstance(found, Path)
-        assert expected.encode() in found.read_bytes()
+    assert refusal == place.run(ask_s=5.0)
+    found = place.run(ask_s=5.0)
+    assert isinstance(found, Path) and b"ada at now: the clock" in found.read_bytes()
 
 
 @pytest.mark.parametrize("error", [ReportWriteError("the disk is full"), OSError("no such device")])
@@ -311,23 +292,16 @@ def test_a_verdict_that_cannot_be_written_starts_nothing(
     place.verdict = verdict(Answer.GO)
     place.out.write_text("a file where a folder should be")
     refused = place.run()
-
-    bounds: list[float] = []
-
-    def hang(seconds: float, write: object) -> None:
-        bounds.append(seconds)
-        raise TimeoutError("it took longer")
-
-    monkeypatch.setattr(job_gate, "limited", hang)
+    monkeypatch.setattr(job_gate, "limited", limited := Mock(side_effect=TimeoutError("it took longer")))
     hung = place.run()
 
     assert isinstance(refused, Refusal) and isinstance(hung, Refusal)
     assert (Exit.CANNOT_TELL, Exit.CANNOT_TELL) == (refused.code, hung.code)
     assert hung.reason.startswith("cannot_tell: the verdict (go) cannot be written")
-    assert 20 < bounds[0] <= WRITE_S
+    assert 20 < limited.call_args_list[0].args[0] <= WRITE_S
 
 
-def test_a_slow_disk_refuses_nobody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_refuses_nobody(place: Place) -> None:
     """A verdict and a pass may take many seconds each on a busy file system: the other hosts wait for both."""
     place.verdict = verdict(Answer.GO)
 
@@ -338,32 +312,26 @@ def test_a_slow_disk_refuses_nobody(place: Place, monkeypatch: pytest.MonkeyPatc
 
 def test_failure_file_keeps_the_reason_of_a_refusal(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """In a file; a disk that refuses it leaves the log."""
-    job_gate.write_failure(place.node_context, "attempt", place.out, Refusal(1, "no"))
-    said = (place.out / "attempt/failure/node-0").read_text()
-    job_gate.write_failure(
-        place.node_context, "attempt", place.out / "attempt/failure/node-0", Refusal(1, "no")
-    )
+    path = place.out / "attempt/failure/node-0"
+    for folder in (place.out, path):
+        job_gate.write_failure(place.node_context, "attempt", folder, Refusal(1, "no"))
 
-    assert "no\n" == said
+    assert "no\n" == path.read_text()
     assert "the failure file cannot be written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_only_a_command_of_ours_gets_a_key(place: Place, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
     """Through a descriptor; the training gets its own environment, the placeholders filled in, and no key of the gate."""
-    seen: list[Any] = []
-    monkeypatch.setattr(os, "execvpe", lambda *words: seen.append(words))
+    monkeypatch.setattr(os, "execvpe", became := Mock())
     monkeypatch.setenv("PRELAUNCH_EXCHANGE_KEY", "secret")
     place.node_context.key_path.write_bytes(b"secret")
     command = ("run", "{node_rank}/{nodes}", *(("{key_fd}",) if ours else ()))
     job_gate.start(place.node_context, "attempt", place.out, command, place.folder / "pass.json")
-    ((program, argv, environment),) = seen
+    [(program, argv, environment)] = [call.args for call in became.call_args_list]
+    made = (program, argv[1], environment["PRELAUNCH_PASS"])
 
-    assert ("run", "0/2", str(place.folder / "pass.json")) == (
-        program,
-        argv[1],
-        environment["PRELAUNCH_PASS"],
-    )
+    assert ("run", "0/2", str(place.folder / "pass.json")) == made
     assert "lo" == environment["PRELAUNCH_INTERFACE"] and not place.node_context.key_path.exists()
     if ours:
         assert b"a key" == os.read(int(argv[2]), 100)

@@ -14,12 +14,12 @@ from checks.bundle import Pass, PassedNode
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import Closer, FindingKey, OpenFinding, OpenFindings
 from checks.documents.report import NodeReport
-from checks.model import SCHEMA_VERSION, Action, Cause, Level, Outcome, Report, node_of
+from checks.model import Action, Cause, Level, Outcome, Report, node_of
 from checks.probes.host import machine, system
 from checks.process import machine_state
 from checks.process.machine_state import FINDINGS, VARIABLE
 from checks.runner.in_job.open_findings import close_answered, open_found, settle_alone
-from tests.sample_reports import POLICY, WHEN, healthy, verdict_of, with_metric
+from tests.sample_reports import POLICY, WHEN, healthy, verdict_of, with_metric, with_row, wrong_sums
 
 BOOT = machine.boot_id(system.ROOT)
 OPEN = OpenFinding(
@@ -77,9 +77,7 @@ def own_report(name: str, report: Report) -> NodeReport:
     node = next(one for one in report.nodes if one.name == name)
     rows = tuple(row for row in report.observations if node_of(row.subject) == name)
     node = replace(node, identity={**node.identity, "boot_id": BOOT})
-    return NodeReport(
-        SCHEMA_VERSION, "gate-9", WHEN, report.profile, report.declared, report.plan, node, rows
-    )
+    return NodeReport(1, "gate-9", WHEN, report.profile, report.declared, report.plan, node, rows)
 
 
 def test_checks_whose_verdict_is_made_elsewhere_close_what_they_measured_after_the_remedy(
@@ -103,25 +101,19 @@ def broken(boot_id: str) -> OpenFinding:
 
 def test_checks_that_were_not_made_or_failed_close_nothing(state: Path) -> None:
     """And what only the other node measured says nothing of this one."""
-    well = healthy(nodes=2)
-    for rows in (
-        [row for row in well.observations if row.check != "system.clock"],
-        [
-            replace(row, outcome=Outcome.ERRORED, metrics={}) if row.check == "system.clock" else row
-            for row in well.observations
-        ],
-        [row for row in well.observations if row.subject != "node-1"],
-    ):
-        settle_alone(POLICY, own_report("node-1", replace(well, observations=tuple(rows))))
+    well, name = healthy(nodes=2), "system.clock"
+    failed = with_row(well, name, "node-1", lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}))
+    others = tuple(row for row in well.observations if row.check != name)
+    elsewhere = tuple(row for row in well.observations if row.subject != "node-1")
+    for report in (replace(well, observations=others), failed, replace(well, observations=elsewhere)):
+        settle_alone(POLICY, own_report("node-1", report))
 
         assert (OPEN,) == machine_state.read(state).open
 
 
 def test_node_opens_its_own_findings_and_leaves_those_it_cannot_judge(state: Path) -> None:
     """One node does not judge the collectives of all, and opens no evidence that it lacks."""
-    well = healthy(nodes=2)
-    sick = with_metric(well, "collective.all_reduce", "node-1/rank-3", "wrong_elements", 12)
-    sick = with_metric(sick, "system.clock", "node-1", "wall_rate", 0.5)
+    sick = with_metric(wrong_sums(healthy(nodes=2)), "system.clock", "node-1", "wall_rate", 0.5)
     kept = replace(OPEN, key=FindingKey("gemm", "rank-3", "tflops", Cause.HARDWARE), boot_id="another boot")
     (state / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(kept,))))
     settle_alone(POLICY, own_report("node-1", sick))
@@ -132,7 +124,7 @@ def test_node_opens_its_own_findings_and_leaves_those_it_cannot_judge(state: Pat
 
 
 def test_a_gate_opens_what_it_found_on_this_node(state: Path) -> None:
-    sick = with_metric(healthy(nodes=2), "collective.all_reduce", "node-1/rank-3", "wrong_elements", 12)
+    sick = wrong_sums(healthy(nodes=2))
     open_found("node-0", sick, verdict_of(sick).findings)
     assert not [one for one in machine_state.read(state).open if one.by == "sample-gate"]
     open_found("node-1", sick, verdict_of(sick).findings)
@@ -143,7 +135,7 @@ def test_a_gate_opens_what_it_found_on_this_node(state: Path) -> None:
 
 def test_no_gate_makes_a_file_on_a_machine_without_a_watch(tmp_path: Path, state: Path) -> None:
     (state / FINDINGS).unlink()
-    sick = with_metric(healthy(nodes=2), "collective.all_reduce", "node-1/rank-3", "wrong_elements", 12)
+    sick = wrong_sums(healthy(nodes=2))
     open_found("node-1", sick, verdict_of(sick).findings)
     close_answered(a_pass(tmp_path, OPEN.key.name))
 

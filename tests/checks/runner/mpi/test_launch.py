@@ -77,6 +77,14 @@ def hosts(
             print(f"--- host {index}: {process.returncode}\n{(folder / f'log-{index}').read_text()}")
 
 
+def codes(
+    folder: Path, found: Roster, words: Sequence[str], path: Mapping[int, str] | None = None
+) -> list[int]:
+    """How the launch of each host ends."""
+    with hosts(folder, found, words, path) as started:
+        return [process.wait(60) for process in started]
+
+
 def without_ssh(folder: Path) -> dict[int, str]:
     """A PATH for two hosts on which there is Open MPI and a shell, and no ssh: mpirun looks for one, even on one host."""
     (bin_folder := folder / "programs").mkdir()
@@ -91,11 +99,9 @@ def test_ranks_run_on_every_host_with_its_own_environment(tmp_path: Path) -> Non
     everywhere.
     """
     cluster = roster(domain=".gpu.test")
-    with hosts(tmp_path, cluster, (sys.executable, "-c", SAY), without_ssh(tmp_path)) as started:
-        codes = [process.wait(60) for process in started]
+    assert [0, 0] == codes(tmp_path, cluster, (sys.executable, "-c", SAY), without_ssh(tmp_path))
     said = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("?.json"))]
 
-    assert [0, 0] == codes
     assert [member.name for member in cluster.members for _ in range(2)] == [one["node"] for one in said]
     assert {("4", f"of {one['node']}, 'quoted' and \"all\"\n") for one in said} == {
         (one["size"], one["own"]) for one in said
@@ -111,19 +117,17 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
         for number in (signal.SIGUSR1, signal.SIGTERM):
             for process in started:
                 process.send_signal(number)
-        codes = [process.wait(60) for process in started]
+        ended = {process.wait(60) for process in started}
 
-    assert not {0, -signal.SIGUSR1} & {*codes}
+    assert not {0, -signal.SIGUSR1} & ended
     assert not subprocess.run(("pgrep", "-f", str(tmp_path)), stdout=subprocess.PIPE).stdout
 
 
 @real
 def test_mpi_launch_on_one_host_needs_no_key(tmp_path: Path) -> None:
     """Nothing listens."""
-    with hosts(tmp_path, roster(1), (sys.executable, "-c", SAY), without_ssh(tmp_path)) as started:
-        codes = [process.wait(60) for process in started]
-
-    assert ([0], 2) == (codes, len(list(tmp_path.glob("?.json"))))
+    assert [0] == codes(tmp_path, roster(1), (sys.executable, "-c", SAY), without_ssh(tmp_path))
+    assert 2 == len(list(tmp_path.glob("?.json")))
 
 
 def pretended(folder: Path) -> str:
@@ -138,37 +142,28 @@ def pretended(folder: Path) -> str:
 
 def test_hosts_meet_under_the_key_that_they_were_handed(tmp_path: Path) -> None:
     """mpirun's exit code travels between them; nothing but the descriptor brings the key."""
-    path = pretended(tmp_path)
-    with hosts(tmp_path, roster(), ("true",), {0: path, 1: path}) as started:
-        codes = [process.wait(60) for process in started]
+    assert [5, 5] == codes(tmp_path, roster(), ("true",), dict.fromkeys((0, 1), pretended(tmp_path)))
 
-    assert [5, 5] == codes
+
+def by_hand(**environment: str) -> tuple[int, str]:
+    """How the first of two hosts ends that somebody started, not a gate, and what it says."""
+    counts = ("--nodes", "2", "--node-rank", "0", "--ranks-per-node", "1")
+    argv = (sys.executable, "-m", "checks.runner.mpi.launch", *counts, "--", "true")
+    ended = subprocess.run(argv, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True)
+    return ended.returncode, ended.stderr
 
 
 def test_hosts_without_a_key_do_not_meet(tmp_path: Path) -> None:
-    """Started by hand, not behind a gate."""
+    """Nobody handed them one."""
     (tmp_path / "roster.json").write_bytes(dump_plain(roster()))
-    counts = ("--nodes", "2", "--node-rank", "0", "--ranks-per-node", "1")
-    ended = subprocess.run(
-        (sys.executable, "-m", "checks.runner.mpi.launch", *counts, "--", "true"),
-        cwd=ROOT,
-        env={**os.environ, "PRELAUNCH_ROSTER": str(tmp_path / "roster.json")},
-        capture_output=True,
-        text=True,
-    )
+    code, said = by_hand(PRELAUNCH_ROSTER=str(tmp_path / "roster.json"))
 
-    assert (2, True) == (
-        ended.returncode,
-        "Start this command through `python -m checks gate`" in ended.stderr,
-    )
+    assert (2, True) == (code, "Start this command through `python -m checks gate`" in said)
 
 
 def test_an_image_without_the_tools_is_refused_everywhere(tmp_path: Path) -> None:
     """Before anything starts, with what to add."""
-    with hosts(tmp_path, roster(), ("true",), {0: "/nowhere", 1: "/nowhere"}) as started:
-        codes = [process.wait(60) for process in started]
-
-    assert [2, 2] == codes
+    assert [2, 2] == codes(tmp_path, roster(), ("true",), {0: "/nowhere", 1: "/nowhere"})
     assert "this image has no mpirun" in (tmp_path / "log-0").read_text()
     assert "Add Open MPI" in (tmp_path / "log-0").read_text()
 
@@ -176,30 +171,15 @@ def test_an_image_without_the_tools_is_refused_everywhere(tmp_path: Path) -> Non
 @real
 def test_a_worker_that_lacks_them_is_named(tmp_path: Path) -> None:
     """The first host's log says whose image it is."""
-    with hosts(tmp_path, roster(), ("true",), {1: "/nowhere"}) as started:
-        codes = [process.wait(60) for process in started]
-
-    assert ([2, 2], True) == (codes, "node-1: this image has no orted" in (tmp_path / "log-0").read_text())
+    assert [2, 2] == codes(tmp_path, roster(), ("true",), {1: "/nowhere"})
+    assert "node-1: this image has no orted" in (tmp_path / "log-0").read_text()
 
 
-def test_without_a_roster_nothing_is_guessed(tmp_path: Path) -> None:
-    """Nor with one of another size."""
-    argv = (
-        sys.executable,
-        "-m",
-        "checks.runner.mpi.launch",
-        "--nodes",
-        "2",
-        "--node-rank",
-        "0",
-        "--ranks-per-node",
-        "1",
-        "--",
-        "true",
-    )
-    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+def test_without_a_roster_nothing_is_guessed() -> None:
+    """Which hosts there are is said by nothing else."""
+    code, said = by_hand()
 
-    assert (2, True) == (ended.returncode, "PRELAUNCH_ROSTER" in ended.stderr)
+    assert (2, True) == (code, "PRELAUNCH_ROSTER" in said)
 
 
 def test_the_argv_names_hosts_ranks_and_the_interface(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -57,10 +56,9 @@ def test_a_refusal_needs_no_permission() -> None:
     ids=["an overrider", "not proven", "an approver of warnings", "somebody else"],
 )
 def test_an_answer_in_the_store_counts_if_it_is_proven_and_allowed(
-    tmp_path: Path, who: str, verified: bool, counts: bool
+    store: FolderStore, who: str, verified: bool, counts: bool
 ) -> None:
     """A file that anybody could write there with an overrider's name launches nothing."""
-    store = FolderStore(tmp_path)
     answer = replace(LAUNCH, who=who, verified=verified)
     keep_answer(store, answer)
 
@@ -68,9 +66,8 @@ def test_an_answer_in_the_store_counts_if_it_is_proven_and_allowed(
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False)])
-def test_an_answer_of_more_than_a_mebibyte_is_not_read(tmp_path: Path, size: int, is_read: bool) -> None:
+def test_an_answer_of_more_than_a_mebibyte_is_not_read(store: FolderStore, size: int, is_read: bool) -> None:
     """Whoever may write there could otherwise fill the gate's memory."""
-    store = FolderStore(tmp_path)
     store.put(answer_key(LAUNCH.gate_id, LAUNCH.key), dump_plain(LAUNCH).ljust(size))
 
     with nullcontext() if is_read else pytest.raises(DecodeError):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +19,6 @@ from tasks.gate.lease.owner import Owner, machine_id, this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.store.folder import FolderStore
 
-ROOT = Path(__file__).parents[4]
 NOW = 1_800_000_000.0
 ENGINE = LauncherAddress("local", {}, "/nonexistent")
 DEAD = Owner("here", machine_id(), 2_000_000_000, 5)
@@ -127,46 +127,37 @@ def test_lease_keeps_the_job_names_when_its_adopter_dies(store: FolderStore) -> 
     """The lease still names the jobs of the dead until they are ended."""
     take(store, lease("g-1", digest="other", owner=DEAD))
 
-    def killed(held: Lease) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        leases.acquire(store, lease("g-2"), lambda held: (), killed)
+        leases.acquire(store, lease("g-2"), lambda held: (), Mock(side_effect=KeyboardInterrupt))
 
     assert b"g-1" in (store.get("leases/c.json") or b"")
-
-
-RACER = """
-import sys
-from pathlib import Path
-from tasks.gate.lease import lease as leases
-from tasks.gate.lease.owner import this_process
-from tasks.store.folder import FolderStore
-store = FolderStore(Path(sys.argv[1]))
-engine = leases.LauncherAddress("local", {}, "/nonexistent")
-now = 1_800_000_001.0
-wanted = leases.Lease(1, "c", "g-" + sys.argv[2], 1, "d", "g.toml", False, engine, this_process(), now, now, now + 60)
-try:
-    print(leases.acquire(store, wanted, lambda held: (), lambda held: None).lease.gate_id, flush=True)
-except leases.LeaseHeld:
-    print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 def test_lease_is_won_by_one_of_several_racers(store: FolderStore) -> None:
     """They adopt from the dead: never two. How stores keep writers apart: tests/tasks/store/test_store_contract.py."""
     take(store, lease("g-0", owner=DEAD))
-    argv = (sys.executable, "-c", RACER, str(store.root))
-    racers = [
-        subprocess.Popen((*argv, str(n)), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for n in range(1, 5)
-    ]
-    said = [racer.stdout.readline().strip() for racer in racers if racer.stdout]
-    for racer in racers:
-        racer.communicate()
+    context = multiprocessing.get_context("fork")
+    begin, end, answers = context.Barrier(4), context.Barrier(4), context.SimpleQueue()
 
-    assert ["g-0", "held", "held", "held"] == sorted(said)
+    def running(held: Lease) -> tuple[str, ...]:
+        begin.wait(60)  # all of them have read the lock of the dead one
+        return ()
+
+    def race(gate_id: str) -> None:
+        try:
+            taken = leases.acquire(store, lease(gate_id, now=NOW + 1), running, lambda held: None)
+            answers.put(taken.lease.gate_id)
+        except LeaseHeld:
+            answers.put("held")
+        end.wait(60)  # who holds it lives until all have asked
+
+    racers = [context.Process(target=race, args=(f"g-{number}",)) for number in range(1, 5)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(60)
+
+    assert ["g-0", "held", "held", "held"] == sorted(answers.get() for _ in racers)
 
 
 def test_the_same_process_takes_its_own_lease_again(store: FolderStore) -> None:

@@ -12,27 +12,12 @@ from checks.documents.decode import decode
 from tasks.launchers.base import JobSpec, Plan, Work
 from tasks.launchers.kubernetes.objects import make_plan
 from tasks.launchers.kubernetes.options import KubernetesOptions
+from tests.tasks.launchers.slurm.test_batch_script import JOB as slurm_job
 
 IMAGE = "registry.example/prelaunch:1"
-PASSED = Pass(
-    1,
-    "g",
-    "0" * 64,
-    "",
-    tuple(PassedNode(f"node-{i}", i, {"engine_node": f"worker-{7 - i}"}) for i in range(2)),
-)
-JOB = JobSpec(
-    name="gate-1-train-1",
-    command=("{python}", "-m", "checks", "gate", "--", "train"),
-    nodes=2,
-    ranks_per_node=8,
-    max_runtime_s=3600.0,
-    files={"bundle.json": b"{}"},
-    environment={"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "secret's"},
-    work=Work.GATE,
-    training=("{python}", "train.py", "--out", "{out}", "a 'b' $(c)"),
-    tags={"prelaunch:gate": "gate-1", "prelaunch:cluster": "a cluster"},
-)
+NODES = tuple(PassedNode(f"node-{i}", i, {"engine_node": f"worker-{7 - i}"}) for i in range(2))
+PASSED = Pass(1, "g", "0" * 64, "", NODES)
+JOB = replace(slurm_job, files={"bundle.json": b"{}"})
 CONFIRM = replace(JOB, work=Work.CONFIRM, files={**JOB.files, "pass.json": bundles.dump(PASSED)})
 
 

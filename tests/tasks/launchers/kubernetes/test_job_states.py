@@ -24,6 +24,8 @@ from tasks.launchers.kubernetes.job_states import (
 
 DELETED = "2026-11-26T10:05:00Z"
 COMPLETE = {"type": "Complete", "status": "True"}
+SUSPENDED = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+PENDING, RUNNING = JobState.PENDING, JobState.RUNNING
 
 
 def pod(
@@ -35,8 +37,8 @@ def pod(
     return {"metadata": meta, "spec": {"nodeName": f"worker-{index}"}, "status": {"phase": phase, **status}}
 
 
-def waiting(reason: str, message: str = "", index: int = 0) -> dict[str, Any]:
-    """A pod whose container waits."""
+def waiting(reason: str, message: str = "", index: int = 1) -> dict[str, Any]:
+    """The second pod, whose container waits."""
     row = {"name": "prelaunch", "state": {"waiting": {"reason": reason, "message": message}}}
     return pod(index, "Pending", containerStatuses=[row])
 
@@ -45,16 +47,15 @@ def ended(code: int, index: int = 0, reason: str = "", message: str = "") -> dic
     """A pod whose container has ended."""
     state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}}
     status: dict[str, Any] = {"containerStatuses": [{"name": "prelaunch", "state": state}]}
-    return pod(
-        index, "Failed" if code or reason else "Succeeded", **status, **({"reason": reason} if reason else {})
-    )
+    status |= {"reason": reason} if reason else {}
+    return pod(index, "Failed" if code or reason else "Succeeded", **status)
 
 
-def unschedulable(index: int = 0) -> dict[str, Any]:
-    """A pod for which there is no node."""
+def unschedulable() -> dict[str, Any]:
+    """The second pod, for which there is no node."""
     said = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
     row = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
-    return pod(index, "Pending", conditions=[row])
+    return pod(1, "Pending", conditions=[row])
 
 
 def deleted(running: dict[str, Any]) -> dict[str, Any]:
@@ -72,38 +73,37 @@ def failed(reason: str = "BackoffLimitExceeded") -> dict[str, str]:
     return {"type": "Failed", "status": "True", "reason": reason, "message": "Job has failed"}
 
 
-def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]], nodes: int = 2) -> PodsState:
-    """Of all of them."""
-    views = [view for view in map(pod_view, pods) if view is not None]
-    return together(nodes, [workload_view(row) for row in jobs], views)
+def views(*pods: dict[str, Any]) -> list[PodView]:
+    """What is seen of these pods."""
+    return [view for view in map(pod_view, pods) if view is not None]
 
 
-def two(**status: Any) -> list[dict[str, Any]]:
-    """Two Jobs that have not ended."""
-    return [job(index, active=1, **status) for index in range(2)]
+def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]]) -> PodsState:
+    """Of all of them, on two nodes."""
+    return together(2, [workload_view(row) for row in jobs], views(*pods))
+
+
+# Two Jobs that have not ended.
+TWO = [job(index, active=1) for index in range(2)]
 
 
 @pytest.mark.parametrize(
     ("pods", "state", "says"),
     [
-        ([pod(0), pod(1)], JobState.RUNNING, "2 of 2 pods run"),
-        ([pod(0), ended(0, 1)], JobState.RUNNING, "1 of 2 pods run; node-1 on worker-1 ended well"),
-        ([pod(0), unschedulable(1)], JobState.PENDING, "node-1 waits for a node: 0/4 nodes are available"),
-        ([pod(0), waiting("ContainerCreating", index=1)], JobState.PENDING, "ContainerCreating"),
-        (
-            [pod(0), waiting("ImagePullBackOff", "Back-off", 1)],
-            JobState.PENDING,
-            "ImagePullBackOff (Back-off)",
-        ),
-        ([pod(0)], JobState.PENDING, "1 of 2 pods are not there yet"),
-        ([], JobState.PENDING, "2 of 2 pods are not there yet"),
+        ([pod(0), pod(1)], RUNNING, "2 of 2 pods run"),
+        ([pod(0), ended(0, 1)], RUNNING, "1 of 2 pods run; node-1 on worker-1 ended well"),
+        ([pod(0), unschedulable()], PENDING, "node-1 waits for a node: 0/4 nodes are available"),
+        ([pod(0), waiting("ContainerCreating")], PENDING, "ContainerCreating"),
+        ([pod(0), waiting("ImagePullBackOff", "Back-off")], PENDING, "ImagePullBackOff (Back-off)"),
+        ([pod(0)], PENDING, "1 of 2 pods are not there yet"),
+        ([], PENDING, "2 of 2 pods are not there yet"),
     ],
 )
 def test_a_job_runs_once_every_pod_has_started(
     pods: list[dict[str, Any]], state: JobState, says: str
 ) -> None:
     """A pod that waits for a node waits, and is no failure."""
-    found = verdict(two(), pods)
+    found = verdict(TWO, pods)
 
     assert (found.state, found.trouble) == (state, Trouble.NONE)
     assert says in found.detail
@@ -112,7 +112,7 @@ def test_a_job_runs_once_every_pod_has_started(
 def test_a_pod_that_can_never_start_is_a_wrong_request() -> None:
     """It would wait for ever."""
     for reason in ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"):
-        found = verdict(two(), [pod(0), waiting(reason, "bad", 1)])
+        found = verdict(TWO, [pod(0), waiting(reason, "bad")])
 
         assert (found.state, found.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
         assert f"node-1 on worker-1 does not run yet: {reason} (bad)" in found.detail
@@ -120,33 +120,24 @@ def test_a_pod_that_can_never_start_is_a_wrong_request() -> None:
 
 def test_an_image_that_may_come_is_waited_for() -> None:
     """The launcher decides how long."""
-    assert verdict(two(), [pod(0), waiting("ErrImagePull", index=1)]).stuck == ("node-1",)
-    assert verdict(two(), [pod(0), waiting("ContainerCreating", index=1)]).stuck == ()
+    assert verdict(TWO, [pod(0), waiting("ErrImagePull")]).stuck == ("node-1",)
+    assert verdict(TWO, [pod(0), waiting("ContainerCreating")]).stuck == ()
 
 
 def test_pods_that_gave_up_on_one_without_a_node_lacked_capacity() -> None:
     """The first one ended because the second one never came: no machine is at fault, and nothing is waited for."""
-    found = verdict(two(), [ended(3, 0), unschedulable(1)])
+    found = verdict(TWO, [ended(3, 0), unschedulable()])
 
     assert (found.state, found.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
 
 
 def test_pods_that_gave_up_on_a_job_that_is_not_admitted_lacked_capacity() -> None:
-    """Of plain Jobs Kueue admits one by one. A single workload that was evicted from its queue is admitted again."""
-    row = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
-    several = verdict([job(0, failed()), job(1, row)], [ended(3, 0)])
-    single = verdict([job(0, row)], [ended(3, 0)])
+    """Of plain Jobs Kueue admits one by one. A single workload that was evicted from its queue is admitted again, and waits."""
+    several = verdict([job(0, failed()), job(1, SUSPENDED)], [ended(3, 0)])
 
     assert (several.state, several.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
-    assert single.state is JobState.PENDING
-
-
-def test_a_suspended_job_waits() -> None:
-    """Kueue has not admitted it."""
-    row = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
-    found = verdict([job(0, row)], [])
-
-    assert (found.state, "suspended: JobSuspended" in found.detail) == (JobState.PENDING, True)
+    assert verdict([job(0, SUSPENDED)], [ended(3, 0)]).state is PENDING
+    assert "suspended: JobSuspended" in verdict([job(0, SUSPENDED)], []).detail
 
 
 def test_a_job_has_ended_when_all_of_it_has() -> None:
@@ -154,44 +145,29 @@ def test_a_job_has_ended_when_all_of_it_has() -> None:
     pods = [ended(0, 0), ended(0, 1)]
 
     assert verdict([job(0, COMPLETE), job(1, COMPLETE)], pods).state is JobState.SUCCEEDED
-    assert verdict([job(0, COMPLETE), job(1)], pods).state is JobState.RUNNING
-    assert verdict([job(0, COMPLETE), job(1)], [ended(0, 0)], 2).state is JobState.RUNNING
+    assert verdict([job(0, COMPLETE), job(1)], pods).state is RUNNING
+    assert verdict([job(0, COMPLETE), job(1)], [ended(0, 0)]).state is RUNNING
     one_failed = verdict([job(0, COMPLETE), job(1, failed())], [ended(0, 0), ended(7, 1)])
     assert {"node-0": 0, "node-1": 7} == one_failed.exit_codes
 
 
 @pytest.mark.parametrize(
-    ("pods", "reason", "trouble", "says"),
+    ("pods", "condition", "trouble", "says"),
     [
-        (
-            [ended(0, 0), ended(7, 1)],
-            "BackoffLimitExceeded",
-            Trouble.ENDED,
-            "node-1 on worker-1 ended with 7",
-        ),
-        (
-            [ended(0, 0), ended(143, 1, "DeadlineExceeded")],
-            "BackoffLimitExceeded",
-            Trouble.MAX_RUNTIME,
-            "max runtime",
-        ),
-        ([ended(0, 0), ended(137, 1, "Evicted")], "BackoffLimitExceeded", Trouble.SERVICE, "Evicted"),
-        ([ended(7, 0), ended(137, 1, "Evicted")], "BackoffLimitExceeded", Trouble.SERVICE, "Evicted"),
-        (
-            [ended(0, 0), pod(1, "Failed", reason="OutOfcpu")],
-            "BackoffLimitExceeded",
-            Trouble.NO_CAPACITY,
-            "OutOfcpu",
-        ),
-        ([ended(0, 0)], "DeadlineExceeded", Trouble.MAX_RUNTIME, "max runtime"),
-        ([ended(0, 0)], "SomethingNew", Trouble.ENDED, "SomethingNew"),
+        ([ended(0, 0), ended(7, 1)], failed(), Trouble.ENDED, "node-1 on worker-1 ended with 7"),
+        ([ended(0, 0), ended(143, 1, "DeadlineExceeded")], failed(), Trouble.MAX_RUNTIME, "max runtime"),
+        ([ended(0, 0), ended(137, 1, "Evicted")], failed(), Trouble.SERVICE, "Evicted"),
+        ([ended(7, 0), ended(137, 1, "Evicted")], failed(), Trouble.SERVICE, "Evicted"),
+        ([ended(0, 0), pod(1, "Failed", reason="OutOfcpu")], failed(), Trouble.NO_CAPACITY, "OutOfcpu"),
+        ([ended(0, 0)], failed("DeadlineExceeded"), Trouble.MAX_RUNTIME, "max runtime"),
+        ([ended(0, 0)], failed("SomethingNew"), Trouble.ENDED, "SomethingNew"),
     ],
 )
 def test_failed_job_reports_its_cause_with_engine_failures_first(
-    pods: list[dict[str, Any]], reason: str, trouble: Trouble, says: str
+    pods: list[dict[str, Any]], condition: dict[str, str], trouble: Trouble, says: str
 ) -> None:
     """The engine's own failure is reported before that of a container which it may have caused."""
-    found = verdict([job(0, COMPLETE), job(1, failed(reason))], pods)
+    found = verdict([job(0, COMPLETE), job(1, condition)], pods)
 
     assert (found.state, found.trouble) == (JobState.FAILED, trouble)
     assert says in found.detail
@@ -200,12 +176,9 @@ def test_failed_job_reports_its_cause_with_engine_failures_first(
 def test_a_replaced_pod_does_not_count() -> None:
     """The newest of each node does."""
     old, new = pod(0, "Failed"), pod(0, made="2026-11-26T10:05:00Z")
-    views = [view for view in map(pod_view, (new, old, pod(1))) if view]
+    states = [(view.node, view.state) for view in newest(views(new, old, pod(1)))]
 
-    assert [(view.node, view.state) for view in newest(views)] == [
-        ("node-0", JobState.RUNNING),
-        ("node-1", JobState.RUNNING),
-    ]
+    assert states == [("node-0", RUNNING), ("node-1", RUNNING)]
 
 
 def again(index: int, times: int, state: dict[str, Any], message: str = "") -> dict[str, Any]:
@@ -218,24 +191,22 @@ def again(index: int, times: int, state: dict[str, Any], message: str = "") -> d
 def test_how_often_pods_were_started_again_and_why_is_said() -> None:
     """A container in its pod, as an operator's, or a pod in the place of another; and what it waits for."""
     said = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
-    back_off = {
-        "waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container"}
-    }
+    back_off = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting it"}}
     evicted = ended(137, 1, "Evicted")
     later = pod(1, made="2026-11-26T10:05:00Z")
-    text = verdict(two(), [again(0, 2, back_off, said), evicted, later]).detail
+    text = verdict(TWO, [again(0, 2, back_off, said), evicted, later]).detail
 
     assert "node-0 on worker-0 was started again 2 times; before, it ended with 1: no_go: GPU 3" in text
     assert "node-0 on worker-0 waits for its next start: CrashLoopBackOff (back-off 20s" in text
     assert "node-1 on worker-1 was started again once; before, it ended with 137: Evicted" in text
-    assert "again" not in verdict(two(), [pod(0), pod(1)]).detail
+    assert "again" not in verdict(TWO, [pod(0), pod(1)]).detail
 
 
 def test_a_pod_that_is_being_deleted_is_not_gone() -> None:
     """While its kubelet is silent it may run."""
-    found = verdict(two(), [pod(0), deleted(pod(1))])
+    found = verdict(TWO, [pod(0), deleted(pod(1))])
 
-    assert (found.state, "has not confirmed its end" in found.detail) == (JobState.RUNNING, True)
+    assert (found.state, "has not confirmed its end" in found.detail) == (RUNNING, True)
 
 
 def test_the_termination_message_has_the_verdict() -> None:
@@ -280,22 +251,23 @@ def test_an_unknown_phase_or_word_never_ends_a_job() -> None:
     [
         ("Succeeded", JobState.SUCCEEDED),
         ("Failed", JobState.FAILED),
-        ("Restarting", JobState.PENDING),
-        ("Running", JobState.RUNNING),
+        ("Restarting", PENDING),
+        ("Running", RUNNING),
     ],
 )
 def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
     """A pod is known by the number at the end of its name, if an operator owns it."""
-    row = {"type": condition, "status": "True"}
+    workload = job(0, {"type": condition, "status": "True"}, active=1)
     owned = {"metadata": {"name": "gate-1-worker-3", "ownerReferences": [{"kind": "PyTorchJob"}]}}
     view = pod_view(owned)
 
-    assert (
-        workload_view({"metadata": {"name": "gate-1"}, "status": {"conditions": [row], "active": 1}}).state
-        is state
-    )
+    assert workload_view(workload).state is state
     assert view is not None and view.node == "node-3"
     assert pod_view({"metadata": {"name": "gate-1-worker-3"}}) is None
+
+
+# It takes the place of a pod that is being deleted.
+REPLACED = {**ended(0), "metadata": pod(made=DELETED)["metadata"]}
 
 
 @pytest.mark.parametrize(
@@ -304,22 +276,17 @@ def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
         ([job(0, COMPLETE)], [ended(0, 0), ended(0, 1)], True),
         ([job(0, failed())], [ended(1, 0)], True),
         ([job(0, failed())], [ended(1, 0), pod(1)], False),
-        ([job(0, failed())], [ended(1, 0), unschedulable(1)], False),
+        ([job(0, failed())], [ended(1, 0), unschedulable()], False),
         ([job(0, failed())], [ended(1, 0), deleted(pod(1))], True),
-        (
-            [job(0, COMPLETE)],
-            [deleted(pod(0)), {**ended(0), "metadata": pod(made=DELETED)["metadata"]}],
-            True,
-        ),
-        (two(), [ended(0, 0), ended(0, 1)], False),
+        ([job(0, COMPLETE)], [deleted(pod(0)), REPLACED], True),
+        (TWO, [ended(0, 0), ended(0, 1)], False),
     ],
 )
 def test_a_job_is_over_once_none_of_its_pods_can_run(
     jobs: list[dict[str, Any]], pods: list[dict[str, Any]], is_over: bool
 ) -> None:
     """A workload may fail while its pods run. One that was replaced, and is being deleted, holds up no job that ended well."""
-    views = [view for view in map(pod_view, pods) if view is not None]
-    assert has_ended([workload_view(row) for row in jobs], views) is is_over
+    assert has_ended([workload_view(row) for row in jobs], views(*pods)) is is_over
 
 
 @pytest.mark.parametrize(
@@ -353,11 +320,10 @@ def test_runtime_failure_names_the_node_and_is_no_mistake_of_the_gate_file(state
     """A GPU that is gone is not mended by correcting a file."""
     phase = "Failed" if "terminated" in state else "Pending"
     broken = pod(1, phase, containerStatuses=[{"name": "prelaunch", "state": state}])
-    views = [view for view in (pod_view(pod(0)), pod_view(broken)) if view is not None]
-    verdict = together(2, [], views)
+    detail = verdict([], [pod(0), broken]).detail
 
-    assert Trouble.ENDED is views[1].trouble
-    assert "worker-1" in verdict.detail and "GPU-1f3a: unknown device" in verdict.detail
+    assert Trouble.ENDED is views(broken)[0].trouble
+    assert "worker-1" in detail and "GPU-1f3a: unknown device" in detail
 
 
 def test_a_container_that_ran_says_nothing_but_its_agents_words() -> None:

@@ -10,17 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import (
-    EngineUnavailable,
-    JobState,
-    JobStatus,
-    LaunchError,
-    LaunchRejected,
-    QuotaExceeded,
-    Trouble,
-)
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, LaunchRejected, Trouble
 from tasks.launchers.interruption import Silence, interruptible, silences
 from tasks.launchers.kubernetes import submit as submission
+from tests import waiting
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
 from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, bench, job, started
@@ -56,14 +49,6 @@ def test_cancelled_kubernetes_job_leaves_only_its_record(
     assert make().state(spec.name).state is JobState.CANCELLED
 
 
-def until_gone(cluster: Cluster, plural: str) -> None:
-    """Wait until there is no object of that kind."""
-    deadline = time.monotonic() + SECONDS
-    while cluster.server.names(plural):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_two_gates_at_once_start_one_job_whose_reports_outlive_its_pods(
     cluster: Cluster, make: Make, tmp_path: Path
 ) -> None:
@@ -84,7 +69,7 @@ def test_two_gates_at_once_start_one_job_whose_reports_outlive_its_pods(
     assert (status.state, cluster.server.names("secrets")) == (JobState.SUCCEEDED, [])
     for pod in cluster.server.names("pods"):
         cluster.lose(pod)
-    until_gone(cluster, "pods")
+    waiting.until(lambda: not cluster.server.names("pods"))
     assert sorted(told(make(), spec.name, tmp_path / "later")) == ["node-0", "node-1"]
 
 
@@ -112,21 +97,6 @@ def test_an_object_of_somebody_else_is_not_adopted(cluster: Cluster, make: Make,
     assert cluster.server.names("configmaps") == []
     launcher.cancel(spec.name)
     assert cluster.server.names("services") == [spec.name]
-
-
-def test_a_refusal_leaves_nothing(cluster: Cluster, make: Make, tmp_path: Path) -> None:
-    """A quota is no error of the request, and waiting does not help."""
-    launcher, spec = make(), job(tmp_path, SAY)
-    cluster.server.takes = lambda made: "exceeded quota: count/jobs.batch" if made["kind"] == "Job" else ""
-    with pytest.raises(QuotaExceeded, match="ResourceQuota"):
-        launcher.submit(launcher.plan(spec))
-
-    assert [
-        name
-        for plural in cluster.server.objects
-        for name in cluster.server.names(plural)
-        if plural != "nodes"
-    ] == []
 
 
 def test_an_image_that_cannot_be_pulled_ends_the_job_after_a_while(
@@ -211,9 +181,8 @@ def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
 
     assert JobState.RUNNING is waits.state and "node-1 failed; the other nodes have" in waits.detail
     assert (JobState.FAILED, Trouble.ENDED, ("node-0",)) == (ended.state, ended.trouble, ended.ended)
-    assert ended.detail.startswith(
-        "node-1: RuntimeError: my loss exploded; node-1 ended with 1; the other nodes"
-    )
+    cause = "node-1: RuntimeError: my loss exploded; node-1 ended with 1; the other nodes"
+    assert ended.detail.startswith(cause)
     assert cluster.server.names("pods") == [] and make().state(spec.name) == ended
 
 
@@ -239,26 +208,6 @@ def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make, t
 
     assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)
     assert cluster.server.names("jobs") == []
-
-
-def test_the_training_lands_on_the_nodes_that_passed(cluster: Cluster, make: Make, tmp_path: Path) -> None:
-    """In the order of the pods, though the scheduler would choose another one."""
-    from checks import bundle as bundles
-    from checks.bundle import Pass, PassedNode
-    from tasks.launchers.base import Work
-
-    nodes = tuple(PassedNode(f"node-{i}", i, {"engine_node": f"worker-{1 - i}"}) for i in range(2))
-    passed = bundles.dump(Pass(1, "g", "0" * 64, "", nodes))
-    launcher = make(placement="pinned")
-    spec = job(
-        tmp_path, SAY, work=Work.CONFIRM, training=("true",), files={"bundle.json": b"{}", "pass.json": passed}
-    )  # fmt: skip
-    launcher.submit(launcher.plan(spec))
-    until(launcher, spec.name, SECONDS, lambda one: one.state is not JobState.PENDING)
-    pods = [cluster.server.objects["pods"][name] for name in cluster.server.names("pods")]
-    launcher.cancel(spec.name)
-
-    assert [pod["spec"]["nodeName"] for pod in pods] == ["worker-1", "worker-0"]
 
 
 def test_without_its_package_the_launcher_names_the_command(

@@ -26,12 +26,8 @@ from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, PASSED, optio
 OBJECTS, WORKLOADS = GOLDEN / "kubernetes", GOLDEN / "kubernetes_workloads"
 OPERATORS = ("pytorchjob", "hyperpodpytorchjob")
 GATES = gates_of("kubernetes")
-RESUMED: dict[str, Any] = {
-    "auto_resume": True,
-    "reports": "s3",
-    "prefix": "s3://bucket/p",
-    "region": "us-east-1",
-}
+ON_S3 = {"reports": "s3", "prefix": "s3://bucket/p", "region": "us-east-1"}
+RESUMED: dict[str, Any] = {"auto_resume": True, **ON_S3}
 VERSIONS = ("1.25", "1.37")
 
 
@@ -73,7 +69,7 @@ def test_every_golden_file_is_of_a_shipped_gate_file() -> None:
         (CONFIRM, {"placement": "pinned", "queue": "gpu"}),
         (CONFIRM, {"placement": "pinned", "workload": "indexed", "queue": "gpu", "priority_class": "training"}),
         (replace(JOB, ask_s=600.0, exclude=("worker-9",)), {"reports": "volume", "folder": "/fsx", "volume_claim": "fsx"}),
-        (replace(JOB, work=Work.CHECK), {"reports": "s3", "prefix": "s3://bucket/p", "region": "us-east-1"}),
+        (replace(JOB, work=Work.CHECK), ON_S3),
     ],
 )  # fmt: skip
 def test_every_object_is_one_of_the_api(version: str, job: JobSpec, changes: dict[str, Any]) -> None:
@@ -116,6 +112,12 @@ def test_the_pods_of_an_indexed_job_are_numbered_by_its_controller() -> None:
     assert where == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
+def required_nodes(pod: Any) -> Any:
+    """The alternatives by which the pod's node is chosen."""
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]
+    return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+
 def test_the_training_gets_the_very_nodes_that_passed() -> None:
     """Each pod its own, also where the site's template has alternatives of its own."""
     required = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -123,7 +125,7 @@ def test_the_training_gets_the_very_nodes_that_passed() -> None:
     template = {"spec": {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}}}
     for given, alternatives in (({}, 1), (template, 2)):
         for index, pod in enumerate(pods(plan(CONFIRM, given, placement="pinned"))):
-            found = pod["spec"]["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+            found = required_nodes(pod)
             node = {"key": "metadata.name", "operator": "In", "values": [f"worker-{7 - index}"]}
 
             assert len(found) == alternatives
@@ -134,10 +136,7 @@ def test_before_anything_passed_the_plan_has_a_name_that_the_api_takes() -> None
     """The preflight creates the objects with dryRun, and a real API server refuses capitals in the name of a node."""
     empty = bundles.dump(replace(PASSED, nodes=()))
     made = plan(replace(CONFIRM, files={**CONFIRM.files, "pass.json": empty}), placement="pinned")
-    required = pods(made)[0]["spec"]["affinity"]["nodeAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]
-    (name,) = required["nodeSelectorTerms"][0]["matchFields"][0]["values"]
+    (name,) = required_nodes(pods(made)[0])[0]["matchFields"][0]["values"]
 
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
 
@@ -145,28 +144,19 @@ def test_before_anything_passed_the_plan_has_a_name_that_the_api_takes() -> None
 def test_a_job_that_must_not_get_a_node_does_not() -> None:
     """Nodes that failed before, by their names in Kubernetes."""
     pod = pods(plan(replace(JOB, exclude=("worker-9", "worker-8"))))[0]
-    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
 
-    assert [row["values"] for row in required["nodeSelectorTerms"][0]["matchFields"]] == [
-        ["worker-9"],
-        ["worker-8"],
-    ]
+    assert [row["values"] for row in required_nodes(pod)[0]["matchFields"]] == [["worker-9"], ["worker-8"]]
 
 
 def test_a_retest_gets_only_its_nodes_though_they_are_held() -> None:
     """A term per node, and its pods tolerate the cordon and our taint; another job's do not."""
-    spec = pods(plan(replace(JOB, exclude=("worker-9",)), only_nodes="worker-1,worker-0"))[0]["spec"]
-    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    terms = [
-        [(row["operator"], *row["values"]) for row in term["matchFields"]]
-        for term in required["nodeSelectorTerms"]
-    ]
+    pod = pods(plan(replace(JOB, exclude=("worker-9",)), only_nodes="worker-1,worker-0"))[0]
+    fields = [term["matchFields"] for term in required_nodes(pod)]
+    terms = [[(row["operator"], *row["values"]) for row in rows] for rows in fields]
+    tolerated = [row["key"] for row in pod["spec"]["tolerations"]]
 
     assert terms == [[("NotIn", "worker-9"), ("In", node)] for node in ("worker-1", "worker-0")]
-    assert [row["key"] for row in spec["tolerations"]] == [
-        "prelaunch.dev/unfit",
-        "node.kubernetes.io/unschedulable",
-    ]
+    assert tolerated == ["prelaunch.dev/unfit", "node.kubernetes.io/unschedulable"]
     assert "tolerations" not in pods(plan())[0]["spec"]
 
 
@@ -251,24 +241,15 @@ def test_a_pass_without_nodes_of_kubernetes_cannot_pin() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("workload", ["pytorchjob", "hyperpodpytorchjob"])
-def test_pods_of_operators_are_pods_of_the_api(version: str, workload: str) -> None:
+@pytest.mark.parametrize("workload", OPERATORS)
+@pytest.mark.parametrize("changes", [{}, RESUMED])
+def test_pods_of_operators_are_pods_of_the_api(version: str, workload: str, changes: dict[str, Any]) -> None:
     """The operators' own objects were never run; what is in them is compared with the schema of a Job's pod."""
-    for changes in (dict[str, Any](), RESUMED):
-        (body,) = (
-            dict(call.body)
-            for call in plan(workload=workload, **changes).calls
-            if call.body["kind"] != "Service"
-        )
-        (row,) = specs_with_pods(body)
-        template = {**row["template"], "spec": {**row["template"]["spec"], "restartPolicy": "Never"}}
-        job = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": body["metadata"],
-            "spec": {"template": template},
-        }
-        kubernetes_validate.validate(job, version, strict=True)
+    body: Any = plan(workload=workload, **changes).calls[-1].body
+    (row,) = specs_with_pods(body)
+    spec = {"template": {**row["template"], "spec": {**row["template"]["spec"], "restartPolicy": "Never"}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": body["metadata"], "spec": spec}
+    kubernetes_validate.validate(job, version, strict=True)
 
 
 @pytest.mark.parametrize("workload", OPERATORS)

@@ -11,7 +11,7 @@ from tasks.launchers.base import LaunchRejected, Plan, Work
 from tasks.launchers.kubernetes.options import PINNABLE, Workload
 from tasks.launchers.kubernetes.pod import IN
 from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, plan, pods, variables
-from tests.tasks.launchers.kubernetes.test_objects import specs_with_pods
+from tests.tasks.launchers.kubernetes.test_objects import required_nodes, specs_with_pods
 
 
 @pytest.mark.parametrize("workload", [kind.value for kind in Workload])
@@ -24,10 +24,8 @@ def test_a_namespace_that_is_restricted_takes_the_pods(workload: str, work: Work
 
         assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"]
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == rights
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
         kinds = [{*volume} - {"name"} for volume in spec["volumes"]]
         assert all(kind <= {"emptyDir", "projected", "configMap"} for kind in kinds)
@@ -69,11 +67,8 @@ def test_the_priority_is_the_gate_files() -> None:
 def templates(made: Plan) -> list[Any]:
     """The templates of all pods, whatever holds them."""
     bodies: list[Any] = [call.body for call in made.calls if call.body["kind"] != "Service"]
-    return [
-        row["template"]
-        for body in bodies
-        for row in ([body["spec"]] if "template" in body["spec"] else specs_with_pods(body))
-    ]
+    specs = [[body["spec"]] if "template" in body["spec"] else specs_with_pods(body) for body in bodies]
+    return [spec["template"] for group in specs for spec in group]
 
 
 @pytest.mark.parametrize("placement", ["in_job", "pinned"])
@@ -91,16 +86,9 @@ def test_every_workload_can_queue(placement: str, workload: Workload) -> None:
 
 def test_the_pods_of_one_workload_get_the_nodes_that_passed_in_any_order() -> None:
     """So that a queue can admit a pinned training as a whole: a term per node, and each pod finds out which of them it has."""
-    (job,) = (
-        call.body for call in plan(CONFIRM, placement="pinned", workload="indexed", queue="gpu").calls[1:]
-    )
-    spec = job["spec"]["template"]["spec"]  # type: ignore[index]
-    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (pod,) = pods(plan(CONFIRM, placement="pinned", workload="indexed", queue="gpu"))
+    spec, names = pod["spec"], [term["matchFields"][0]["values"] for term in required_nodes(pod)]
 
-    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpu"  # type: ignore[index]
-    assert [term["matchFields"][0]["values"] for term in required["nodeSelectorTerms"]] == [
-        ["worker-7"],
-        ["worker-6"],
-    ]
+    assert names == [["worker-7"], ["worker-6"]]
     assert spec["containers"][0]["args"][:4] == ["gate", "--confirm", f"{IN}/pass.json", "--pooled"]
     assert "podAntiAffinity" in spec["affinity"]

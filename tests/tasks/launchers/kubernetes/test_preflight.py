@@ -37,9 +37,8 @@ def look(cluster: Cluster, **changes: Any) -> tuple[PreflightCheck, ...]:
 
 def wrong(found: tuple[PreflightCheck, ...]) -> list[str]:
     """The texts of what would keep the gate from starting."""
-    return [
-        check.text for check in found if check.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)
-    ]
+    bad = (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)
+    return [check.text for check in found if check.result in bad]
 
 
 def test_a_healthy_cluster_is_ok(cluster: Cluster) -> None:
@@ -95,11 +94,10 @@ def test_too_few_gpus_are_wrong_and_a_cordoned_node_is_no_capacity(cluster: Clus
     """No waiting gives a node more GPUs."""
     assert "0 of 2 nodes" in wrong(look(cluster, gpus_per_node=16))[0]
     cluster.server.objects["nodes"]["worker-1"]["spec"]["unschedulable"] = True
-    (check,) = [
-        check for check in look(cluster, gpus_per_node=8) if check.result is PreflightResult.NO_CAPACITY
-    ]
+    found = look(cluster, gpus_per_node=8)
 
-    assert "1 of 2 nodes are ready" in check.text
+    assert ["nodes"] == [check.subject for check in found if check.result is PreflightResult.NO_CAPACITY]
+    assert "1 of 2 nodes are ready" in wrong(found)[0]
 
 
 def test_preflight_of_a_retest_counts_its_own_nodes(cluster: Cluster) -> None:

@@ -50,10 +50,7 @@ def test_a_secret_that_a_kubelet_would_leave_out_is_found(
 ) -> None:
     """It is wrong where the pod template or the service account of the gate file names it; the remedy is what to type."""
     lines = tuple(_pull_secrets(cast("Api", Objects(rows)), spec))
+    lacks = [line for line in lines if "Secret" in line.subject and line.result is not OK]
 
     assert tuple(line.result for line in lines) == results
-    assert all(
-        "kubectl create secret" in line.remedy
-        for line in lines
-        if "Secret" in line.subject and line.result is not OK
-    )
+    assert all("kubectl create secret" in line.remedy for line in lacks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,5 +32,5 @@ def launcher(warm: None, tmp_path: Path) -> Iterator[LocalLauncher]:
     """A launcher with a short grace; its jobs are ended afterwards."""
     made = LocalLauncher(tmp_path / "work", LocalOptions(grace_s=0.3))
     yield made
-    for name in os.listdir(made.root / "jobs"):
-        made.cancel(name)
+    for path in (made.root / "jobs").glob("*"):
+        made.cancel(path.name)

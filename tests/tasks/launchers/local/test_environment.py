@@ -13,11 +13,8 @@ from tasks.launchers.local.plan import LocalOptions
 from tests.survival.test_in_job import GATE, passed
 from tests.survival.world import World, run, wait
 
-DUMP = (
-    "{python}",
-    "-c",
-    "import json, os, sys; json.dump({'path': sys.path, **os.environ}, open('environment.json', 'w'))",
-)
+CODE = "import json, os, sys; json.dump({'path': sys.path, **os.environ}, open('environment.json', 'w'))"
+DUMP = ("{python}", "-c", CODE)
 DOCUMENTED = {"PRELAUNCH_INTERFACE", "PRELAUNCH_PASS"}
 # Their values name the job, its folder and its start; LC_CTYPE is Python's own (PEP 538).
 OF_THE_JOB = {"PRELAUNCH_ROSTER", "PRELAUNCH_ATTEMPT", "PRELAUNCH_EXCHANGE_KEY", "LC_CTYPE"}

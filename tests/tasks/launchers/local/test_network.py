@@ -60,12 +60,6 @@ def lent_network(name: str, nodes: int) -> Iterator[Network]:
         local_network.remove(name)
 
 
-def cable(name: str, node: int, state: str) -> None:
-    """Pull a node's cable at the switch ("down"), or put it back ("up")."""
-    words = ("ip", "-n", local_network.switch(name), "link", "set", f"v{node}", state)
-    subprocess.run(words, check=True)
-
-
 @pytest.fixture
 def root(warm: None, tmp_path: Path) -> Iterator[Path]:
     """A folder for jobs; they are ended afterwards. Skips where no namespaces can be made."""
@@ -77,9 +71,9 @@ def root(warm: None, tmp_path: Path) -> Iterator[Path]:
         launcher.cancel(path.name)
 
 
-def ping(root: Path, name: str = "ping-1", code: str = PING, **options: str) -> LocalLauncher:
+def ping(root: Path, name: str = "ping-1", code: str = PING, prepared: str = "") -> LocalLauncher:
     """Submit a job of two nodes in namespaces."""
-    launcher = LocalLauncher(root, LocalOptions(NAMESPACES, grace_s=0.3, **options))  # type: ignore[arg-type]
+    launcher = LocalLauncher(root, LocalOptions(NAMESPACES, grace_s=0.3, prepared=prepared))
     job = JobSpec(name, ("{python}", "-S", "-c", code, "{out}"), 2, 1, 60.0, {}, {})
     launcher.submit(launcher.plan(job))
     return launcher
@@ -89,8 +83,8 @@ def until_running(launcher: LocalLauncher) -> None:
     until(launcher, "ping-1", SECONDS, lambda status: status.state is JobState.RUNNING)
 
 
-def said(launcher: LocalLauncher, name: str = "ping-1") -> dict[str, dict[str, object]]:
-    out = launcher.root / "jobs" / name / "out"
+def said(launcher: LocalLauncher) -> dict[str, dict[str, object]]:
+    out = launcher.root / "jobs" / "ping-1" / "out"
     return {path.name: json.loads(path.read_bytes()) for path in sorted(out.iterdir())}
 
 
@@ -113,12 +107,10 @@ def test_two_nodes_talk_over_their_own_network(root: Path) -> None:
     """By name, over TCP; each has its own host name and link, and sees its cgroups; then all is removed."""
     launcher = ping(root)
     state, found = until_final(launcher, "ping-1", SECONDS).state, said(launcher)
+    heard = {node: (info["host"], info["heard"]) for node, info in found.items()}
 
     assert state is JobState.SUCCEEDED, launcher.logs("ping-1", "node-0")
-    assert {node: (info["host"], info["heard"]) for node, info in found.items()} == {
-        "node-0": ("node-0", "node-1"),
-        "node-1": ("node-1", "node-0"),
-    }
+    assert heard == {"node-0": ("node-0", "node-1"), "node-1": ("node-1", "node-0")}
     assert len({info["address"] for info in found.values()}) == 2
     assert all([link[1] for link in info["links"]] == ["lo", "eth0"] for info in found.values())  # type: ignore[attr-defined]
     assert all(info["cgroups"] == os.path.exists("/sys/fs/cgroup") for info in found.values())
@@ -170,7 +162,8 @@ def test_a_prepared_network_is_used_and_kept(root: Path) -> None:
     """It bears the fault that the test made before any node started; the job does not remove it."""
     name = unique()
     with lent_network(name, 2):
-        cable(name, 1, "down")
+        words = ("ip", "-n", local_network.switch(name), "link", "set", "v1", "down")
+        subprocess.run(words, check=True)
         launcher = ping(root, "ping-1", prepared=name)
         until_final(launcher, "ping-1", SECONDS)
         assert {info["heard"] for info in said(launcher).values()} == {"nothing"}
@@ -201,6 +194,17 @@ def test_without_root_the_job_is_rejected(tmp_path: Path, monkeypatch: pytest.Mo
         ping(tmp_path)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("capability", ["sys_admin", "net_admin"])
+def test_root_of_a_container_can_make_no_namespaces(capability: str) -> None:
+    """Its user is root, and it lacks what `ip netns` needs."""
+    ask = "from tasks.launchers.local.network import unavailable; print(unavailable())"
+    words = ("setpriv", f"--bounding-set=-{capability}", "--", sys.executable, "-c", ask)
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+
+    assert "need root with CAP_SYS_ADMIN and CAP_NET_ADMIN" in done.stdout
 
 
 def unique() -> str:

@@ -14,19 +14,10 @@ from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.local.plan import PACKAGES, LocalNetwork, LocalOptions
 from tests.tasks.launchers.golden import GOLDEN, golden_text
 
+CHECKS = ("{python}", "-m", "checks", "run")
 JOB = JobSpec(
     name="local-20260101-000000-ab12-check-1",
-    command=(
-        "{python}",
-        "-m",
-        "checks",
-        "run",
-        "--bundle",
-        "{job}/bundle.json",
-        "--out",
-        "{out}",
-        "{node_rank}",
-    ),
+    command=(*CHECKS, "--bundle", "{job}/bundle.json", "--out", "{out}", "{node_rank}"),
     nodes=2,
     ranks_per_node=2,
     max_runtime_s=600.0,
@@ -42,7 +33,7 @@ def test_the_plan_is_what_the_golden_file_says(network: LocalNetwork) -> None:
     """Every argv, environment and folder."""
     launcher = LocalLauncher(ROOT, LocalOptions(network, python="/opt/python"))
     requests = [asdict(request) for request in launcher.plan(JOB).processes]
-    text = json.dumps(requests, indent=2).replace(str(PACKAGES), "{packages}") + "\n"
+    text = json.dumps(requests, indent=2, ensure_ascii=False).replace(str(PACKAGES), "{packages}") + "\n"
 
     assert text == golden_text(GOLDEN / f"plan_local_{network.value}.json", text)
 
@@ -92,9 +83,6 @@ def test_only_the_launchers_own_words_are_replaced() -> None:
     job = replace(JOB, command=("{node_rank}", "{{job}}", "{out}{python}"))
     launcher = LocalLauncher(Path("/srv/{out}"), LocalOptions(python="/opt/{job}"))
     folder = f"/srv/{{out}}/jobs/{job.name}"
+    words = ("{node_rank}", f"{{{folder}}}", f"{folder}/out/opt/{{job}}")
 
-    assert launcher.plan(job).processes[0].argv == (
-        "{node_rank}",
-        f"{{{folder}}}",
-        f"{folder}/out/opt/{{job}}",
-    )
+    assert launcher.plan(job).processes[0].argv == words

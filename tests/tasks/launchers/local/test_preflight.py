@@ -33,7 +33,7 @@ def interpreter(folder: Path, lines: str) -> str:
 
 def without_packages(folder: Path) -> str:
     """An interpreter that has the standard library alone."""
-    return interpreter(folder, f'exec {sys.executable} -I -S "$@"')
+    return interpreter(folder, f'exec "{sys.executable}" -I -S "$@"')
 
 
 def look(
@@ -53,17 +53,20 @@ def look(
     return tuple((line.result.value, line.text) for line in launcher.preflight((launcher.plan(job),)))
 
 
+LACKS = "{0}, which runs the nodes, has no module torch. Install it: {0} -m pip install torch"
+
+
+@pytest.mark.parametrize("distributed", ["none", "torchrun"])
 @pytest.mark.parametrize("work", [Work.CHECK, Work.GATE])
-def test_a_missing_torch_is_wrong_before_anything_starts(tmp_path: Path, work: Work) -> None:
-    """The line names the interpreter and the command; nothing was written."""
+def test_a_missing_torch_is_wrong_before_anything_starts(
+    tmp_path: Path, work: Work, distributed: str
+) -> None:
+    """One line names the interpreter and the command, also if the training lacks it as well; nothing was written."""
     python = without_packages(tmp_path)
-    ((result, text),) = look(tmp_path, python, work=work)
+    ((result, text),) = look(tmp_path, python, (), work, distributed)
 
     assert PreflightResult.WRONG.value == result
-    assert (
-        f"{python}, which runs the nodes, has no module torch. Install it: {python} -m pip install torch"
-        in text
-    )
+    assert text.startswith("PyTorch for the rank checks: ") and LACKS.format(python) in text
     assert not (tmp_path / "jobs").exists()
 
 
@@ -81,10 +84,7 @@ def test_torchrun_needs_torch_even_without_rank_checks(tmp_path: Path) -> None:
     ((result, text),) = look(tmp_path, python, RANK_CHECKS, work, "torchrun")
 
     assert PreflightResult.WRONG.value == result
-    assert (
-        f"PyTorch for the training, which torchrun starts: {python}, which runs the nodes, has no module torch."
-        f" Install it: {python} -m pip install torch" == text
-    )
+    assert f"PyTorch for the training, which torchrun starts: {LACKS.format(python)}" == text
     assert () == look(tmp_path, python, RANK_CHECKS, work, "mpi")
     assert () == look(tmp_path, python, RANK_CHECKS, work, "none")
     assert () == look(tmp_path, "", RANK_CHECKS, work, "torchrun")
@@ -94,20 +94,13 @@ def test_the_training_may_bring_its_own_torch(tmp_path: Path) -> None:
     """Its interpreter is asked with the environment that the gate file gives the training."""
     (tmp_path / "brought").mkdir()
     (tmp_path / "brought" / "torch.py").touch()
-    python = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
+    python = interpreter(tmp_path, f'exec "{sys.executable}" -S "$@"')
     environment = {"PYTHONPATH": str(tmp_path / "brought")}
 
+    ((result, _),) = look(tmp_path, python, RANK_CHECKS, Work.CONFIRM, "torchrun")
+
     assert () == look(tmp_path, python, RANK_CHECKS, Work.CONFIRM, "torchrun", environment)
-    assert [PreflightResult.WRONG.value] == [
-        result for result, _ in look(tmp_path, python, RANK_CHECKS, Work.CONFIRM, "torchrun")
-    ]
-
-
-def test_an_interpreter_without_torch_is_named_once(tmp_path: Path) -> None:
-    """If the rank checks lack it, so does the training; one line says it."""
-    ((_, text),) = look(tmp_path, without_packages(tmp_path), (), Work.GATE, "torchrun")
-
-    assert text.startswith("PyTorch for the rank checks: ")
+    assert PreflightResult.WRONG.value == result
 
 
 def test_an_interpreter_with_torch_says_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tasks.launchers.local import start_stop
 from tasks.launchers.local.job_folder import JobFolder, Keepers
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.local.plan import LocalOptions
+from tests import waiting
 from tests.tasks.launchers.contract import until, until_final
 
 SECONDS = 60.0
@@ -53,26 +53,20 @@ def started():
 FAILS_ALONE = STARTED + "started()\nif node == 'node-1': sys.exit(7)\ntime.sleep(300)"
 FAILS_BEFORE = STARTED + "if node == 'node-1': sys.exit(7)\ntime.sleep(2)"
 FAILS_BOTH = STARTED + "started()\nif node == 'node-1': sys.exit(7)\ntime.sleep(0.4); sys.exit(9)"
+WHY = "node-1 ended with exit code 7"
 ENDS_WELL = STARTED + "started()\nif node == 'node-1': sys.exit(0)\ntime.sleep(2)"
 
 
 def start(
     launcher: LocalLauncher, code: str, pids: int, nodes: int = 1, max_runtime_s: float = 60.0
 ) -> list[int]:
-    """Submit a job "stubborn-1" of that code; the pids that its processes told."""
+    """Submit a job "stubborn-1" of that code; the pids of its processes, once there are so many."""
     command = ("{python}", "-S", "-c", code, "{out}")
     job = JobSpec("stubborn-1", command, nodes, 1, max_runtime_s, {}, {})
     launcher.submit(launcher.plan(job))
-    return told(launcher, pids)
-
-
-def told(launcher: LocalLauncher, pids: int) -> list[int]:
-    """The pids of the processes, once there are so many."""
-    out, deadline = folder(launcher).out, time.monotonic() + SECONDS
-    while len(found := [int(path.suffix[1:]) for path in out.glob("pid.*") if path.suffix != ".tmp"]) < pids:
-        assert time.monotonic() < deadline, launcher.state("stubborn-1")
-        time.sleep(0.01)
-    return found
+    out = folder(launcher).out
+    waiting.until(lambda: len([*out.glob("pid.*[0-9]")]) >= pids, lambda: launcher.state("stubborn-1"))
+    return [int(path.suffix[1:]) for path in out.glob("pid.*[0-9]")]
 
 
 def folder(launcher: LocalLauncher) -> JobFolder:
@@ -120,7 +114,7 @@ def test_a_frozen_shepherd_is_cancelled_too(launcher: LocalLauncher) -> None:
 )
 def test_local_job_ends_when_one_keeper_is_killed(launcher: LocalLauncher, code: str, victim: str) -> None:
     """SIGKILL lets it say nothing; the other of the two ends all, and the state is FAILED."""
-    running = start(launcher, code, 2 if code in (STAYS, NAMELESS) else 1)
+    running = start(launcher, code, 2)
     os.kill(getattr(keepers(launcher), victim)[0], signal.SIGKILL)
     state = until_final(launcher, "stubborn-1", SECONDS).state
 
@@ -159,10 +153,9 @@ def test_a_command_that_ended_leaves_no_daemon(launcher: LocalLauncher) -> None:
 def test_the_max_runtime_ends_what_ignores_sigterm(launcher: LocalLauncher) -> None:
     """After the grace; the exit codes say how."""
     running = start(launcher, DEAF, 2, nodes=2, max_runtime_s=1.0)
-    state = until_final(launcher, "stubborn-1", SECONDS).state
-    status = launcher.state("stubborn-1")
+    status = until_final(launcher, "stubborn-1", SECONDS)
 
-    assert (living(running), state) == ([], JobState.FAILED)
+    assert (living(running), status.state) == ([], JobState.FAILED)
     assert "max runtime of 1 s" in status.detail
     assert dict(status.exit_codes) == {"node-0": -9, "node-1": -9}
 
@@ -171,12 +164,9 @@ def test_a_node_that_cannot_start_does_not_stop_the_others(launcher: LocalLaunch
     """The gate needs the others' reports; the log says why this one has none."""
     job = JobSpec("stubborn-1", ("no-such-program",), 2, 1, 60.0, {}, {})
     launcher.submit(launcher.plan(job))
-    state = until_final(launcher, "stubborn-1", SECONDS).state
+    status = until_final(launcher, "stubborn-1", SECONDS)
 
-    assert (state, dict(launcher.state("stubborn-1").exit_codes)) == (
-        JobState.FAILED,
-        {"node-0": 127, "node-1": 127},
-    )
+    assert (status.state, status.exit_codes) == (JobState.FAILED, {"node-0": 127, "node-1": 127})
     assert "no-such-program could not be started" in launcher.logs("stubborn-1", "node-1")
 
 
@@ -210,10 +200,10 @@ def test_a_flood_of_output_is_cut_and_blocks_nobody(tmp_path: Path) -> None:
     launcher = LocalLauncher(tmp_path / "work", LocalOptions(log_bytes=100_000))
     code = "import os\nfor _ in range(3000): os.write(1, b'x' * 10000)\nos.write(1, b'the end')"
     launcher.submit(launcher.plan(JobSpec("flood-1", ("{python}", "-c", code), 1, 1, 60.0, {}, {})))
-    until_final(launcher, "flood-1", SECONDS)
+    status = until_final(launcher, "flood-1", SECONDS)
     log = launcher.logs("flood-1", "node-0", 1 << 20)
 
-    assert launcher.state("flood-1").state is JobState.SUCCEEDED
+    assert status.state is JobState.SUCCEEDED
     assert log.startswith("x" * 100_000 + "\n[prelaunch: the log is cut here, at 100000 bytes]")
     assert "29900007 bytes were dropped" in log and log.endswith("the end")
     assert len(log) < 200_000
@@ -234,9 +224,7 @@ def test_a_training_does_not_wait_for_the_others_for_ever(
     status = until_final(launcher, "two-1", SECONDS)
 
     assert (JobState.FAILED, 7, ("node-0",)) == (status.state, status.exit_codes["node-1"], status.ended)
-    assert (
-        "node-1 ended with exit code 7; the other nodes still ran 0.5 s later and were ended" == status.detail
-    )
+    assert f"{WHY}; the other nodes still ran 0.5 s later and were ended" == status.detail
 
 
 def test_a_node_that_failed_shortly_before_the_max_runtime_is_the_reason(launcher: LocalLauncher) -> None:
@@ -245,7 +233,7 @@ def test_a_node_that_failed_shortly_before_the_max_runtime_is_the_reason(launche
     status = until_final(launcher, "two-1", SECONDS)
 
     assert (JobState.FAILED, ("node-0",)) == (status.state, status.ended)
-    assert "node-1 ended with exit code 7; it did not end within its max runtime of 2 s" == status.detail
+    assert f"{WHY}; it did not end within its max runtime of 2 s" == status.detail
 
 
 def test_while_the_others_have_their_grace_the_state_says_who_failed(launcher: LocalLauncher) -> None:
@@ -256,38 +244,28 @@ def test_while_the_others_have_their_grace_the_state_says_who_failed(launcher: L
     launcher.cancel("two-1")
     after = launcher.state("two-1")
 
-    assert JobState.RUNNING is status.state and status.detail.startswith("node-1 ended with exit code 7")
-    assert (
-        begun.detail
-        == "node-1 ended with exit code 7; the other nodes have 30 s from then on to end by themselves"
-    )
-    assert (JobState.CANCELLED, "cancelled, after node-1 ended with exit code 7") == (
-        after.state,
-        after.detail,
-    )
+    assert JobState.RUNNING is status.state and status.detail.startswith(WHY)
+    assert begun.detail == f"{WHY}; the other nodes have 30 s from then on to end by themselves"
+    assert (JobState.CANCELLED, f"cancelled, after {WHY}") == (after.state, after.detail)
 
 
 @pytest.mark.parametrize(
-    ("code", "work", "codes", "state"),
+    ("code", "work", "codes"),
     [
-        (FAILS_ALONE.replace("300", "2"), Work.CHECK, {"node-0": 0, "node-1": 7}, JobState.FAILED),
-        (FAILS_BEFORE, Work.GATE, {"node-0": 0, "node-1": 7}, JobState.FAILED),
-        (FAILS_BOTH, Work.CONFIRM, {"node-0": 9, "node-1": 7}, JobState.FAILED),
-        (ENDS_WELL, Work.CONFIRM, {"node-0": 0, "node-1": 0}, JobState.SUCCEEDED),
+        (FAILS_ALONE.replace("300", "2"), Work.CHECK, (0, 7)),
+        (FAILS_BEFORE, Work.GATE, (0, 7)),
+        (FAILS_BOTH, Work.CONFIRM, (9, 7)),
+        (ENDS_WELL, Work.CONFIRM, (0, 0)),
     ],
     ids=["checks", "before the training", "by itself", "well"],
 )
 def test_no_other_node_is_ended(
-    launcher: LocalLauncher,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
-    work: Work,
-    codes: dict[str, int],
-    state: JobState,
+    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch, code: str, work: Work, codes: tuple[int, int]
 ) -> None:
     """Healthy nodes of a health check write their reports, also within the training's job; what ends by itself was not ended."""
     monkeypatch.setattr(start_stop, "FAILED_NODE_GRACE_S", 1.0)
     submit(launcher, code, work)
     status = until_final(launcher, "two-1", SECONDS)
 
-    assert (state, codes, ()) == (status.state, dict(status.exit_codes), status.ended)
+    assert status.state is (JobState.FAILED if any(codes) else JobState.SUCCEEDED)
+    assert (dict(zip(("node-0", "node-1"), codes, strict=True)), ()) == (status.exit_codes, status.ended)

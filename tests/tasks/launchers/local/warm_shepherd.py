@@ -31,10 +31,8 @@ class WarmShepherds(Forking):
     def spawn(self, folder: JobFolder, withheld: Mapping[str, str]) -> WarmShepherd:
         """Start the shepherd of the job."""
         with open(folder.shepherd_log, "ab") as log:
-            request = {
-                "folder": str(folder.path),
-                "environment": {**os.environ, WITHHELD: json.dumps(withheld)},
-            }
+            environment = {**os.environ, WITHHELD: json.dumps(withheld)}
+            request = {"folder": str(folder.path), "environment": environment}
             return WarmShepherd(self.fork(request, [log.fileno()]))
 
 

@@ -6,22 +6,17 @@ import io
 import json
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import pytest
 
 from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Declared, Node, Profile
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.output.fetch import SageMakerOutput
 from tasks.launchers.sagemaker.request.locations import Places
-from tasks.store.aws import AwsTimeouts
-from tests.fakes.serving import serving
-from tests.tasks.launchers.sagemaker.stubbed import JOB, REGION, ended
-from tests.tasks.store.servers import Flaky, environment, moto
+from tests.tasks.launchers.sagemaker.stubbed import JOB, ended
+from tests.tasks.store.servers import Flaky
 
 A, B = "a" * 32, "b" * 32
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -106,30 +101,7 @@ class Account:
         return count
 
 
-@contextmanager
-def cloud() -> Iterator[tuple[Clients, Flaky]]:
-    """moto behind the proxy, for a file of tests."""
-    with moto() as url, serving(Flaky(url)) as proxy, pytest.MonkeyPatch.context() as patch:
-        for key, value in environment(proxy.url).items():
-            patch.setenv(key, value)
-        limits = AwsTimeouts(deadline_s=0.7, pause_s=0.001, longest_pause_s=0.01)
-        yield Clients(REGION, limits), proxy
-
-
-def account(clients: Clients, proxy: Flaky, number: int) -> Account:
-    """A bucket of its own, nothing in the logs, and a good day."""
-    proxy.faults, proxy.always = [], "ok"
-    clients.client("s3").create_bucket(Bucket=f"prelaunch-{number}")
-    for group in clients.client("logs").describe_log_groups()["logGroups"]:
-        clients.client("logs").delete_log_group(logGroupName=group["logGroupName"])
-    proxy.seen.clear()
-    return Account(clients, proxy, f"prelaunch-{number}")
-
-
 def files_in(folder: Any) -> dict[str, bytes]:
     """Every file below."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

@@ -8,10 +8,8 @@ from typing import Any
 from tasks.launchers.base import JobSpec, Placement, Work
 from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
+from tests.tasks.launchers.sagemaker.stubbed import IMAGE, ROLE
 
-IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/prelaunch:1"
-TRAINING_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1"
-ROLE = "arn:aws:iam::123456789012:role/prelaunch-execution"
 TAGS = {"prelaunch:gate": "p5-20261121-083000-1f3a", "prelaunch:cluster": "p5"}
 OPTIONS = SageMakerOptions("us-east-1", IMAGE, ROLE, "s3://bucket/gates/")
 CHECK = JobSpec(
@@ -26,6 +24,7 @@ CHECK = JobSpec(
     tags=TAGS,
     instance_type="p5.48xlarge",
 )
+TORCHRUN = ("{python}", "-m", "torch.distributed.run", "--nnodes", "{nodes}")
 TRAIN = replace(
     CHECK,
     name="p5-20261121-083000-1f3a-train-1",
@@ -33,16 +32,9 @@ TRAIN = replace(
     max_runtime_s=86400.0,
     files={"bundle.json": b"{}", "pass.json": b"{}"},
     work=Work.CONFIRM,
-    training=(
-        "{python}",
-        "-m",
-        "torch.distributed.run",
-        "--nnodes",
-        "{nodes}",
-        "/opt/ml/input/data/code/train.py",
-    ),
+    training=(*TORCHRUN, "/opt/ml/input/data/code/train.py"),
     predecessor=CHECK.name,
-    image=TRAINING_IMAGE,
+    image="123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1",
 )
 GATED = replace(TRAIN, files={"bundle.json": b"{}"}, work=Work.GATE, predecessor="")
 

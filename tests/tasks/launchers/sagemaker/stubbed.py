@@ -42,16 +42,25 @@ QUOTA = (
     "of {used} Instances and a request delta of {asked} Instances. Please use AWS Service Quotas to request an increase for "
     "this quota. If AWS Service Quotas is not available, contact AWS support to request an increase for this quota."
 )
+ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
 NOT_FOUND = "Requested resource not found."
 
 
-def step(status: str, message: str = "", minute: int = 0) -> dict[str, Any]:
+# What is asked for, and described.
+REQUEST: dict[str, Any] = {
+    "TrainingJobName": JOB,
+    "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
+    "RoleArn": ROLE,
+    "OutputDataConfig": {"S3OutputPath": "s3://bucket/gates/output"},
+    "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2, "VolumeSizeInGB": 100},
+    "StoppingCondition": {"MaxRuntimeInSeconds": 1800},
+}
+
+
+def step(status: str, minute: int) -> dict[str, Any]:
     """One of SecondaryStatusTransitions."""
-    return {
-        "Status": status,
-        "StartTime": BEGAN + timedelta(minutes=minute),
-        "StatusMessage": message or status,
-    }
+    at = BEGAN + timedelta(minutes=minute)
+    return {"Status": status, "StartTime": at, "StatusMessage": MESSAGES.get(status, status)}
 
 
 def described(
@@ -64,22 +73,16 @@ def described(
 ) -> dict[str, Any]:
     """DescribeTrainingJob's answer. `steps` default to a job that came as far as training."""
     names = ("Starting", "Downloading", "Training") if steps is None else steps
-    resources = {"InstanceType": "ml.p5.48xlarge", "InstanceCount": nodes, "VolumeSizeInGB": 100}
+    resources = {**REQUEST["ResourceConfig"], "InstanceCount": nodes}
     return {
-        "TrainingJobName": JOB,
-        "TrainingJobArn": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/{JOB}",
+        **REQUEST,
+        **ARN,
         "ModelArtifacts": {"S3ModelArtifacts": ""},
         "TrainingJobStatus": status,
         "SecondaryStatus": secondary,
-        "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
-        "RoleArn": ROLE,
-        "OutputDataConfig": {"S3OutputPath": "s3://bucket/gates/output"},
         "ResourceConfig": {**resources, "KeepAlivePeriodInSeconds": keep_alive_s},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 1800},
         "CreationTime": BEGAN,
-        "SecondaryStatusTransitions": [
-            step(name, MESSAGES.get(name, ""), minute) for minute, name in enumerate(names)
-        ],
+        "SecondaryStatusTransitions": [step(name, minute) for minute, name in enumerate(names)],
         **more,
     }
 
@@ -97,19 +100,11 @@ def ended(status: str = "Completed", secondary: str = "", **more: Any) -> dict[s
     return described(status, secondary or status, **more)
 
 
-def a_plan(name: str = JOB, uploads: dict[str, bytes] | None = None, **body: Any) -> Plan:
+def a_plan(uploads: dict[str, bytes] | None = None, **body: Any) -> Plan:
     """A plan of one request."""
-    request = {
-        "TrainingJobName": name,
-        "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
-        "RoleArn": ROLE,
-        "OutputDataConfig": {"S3OutputPath": "s3://bucket/gates/output"},
-        "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2, "VolumeSizeInGB": 100},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 1800},
-        **body,
-    }
-    job = JobSpec(name, (), 2, 8, 1800.0, {}, {}, instance_type="p5.48xlarge")
-    return Plan(job, (ApiCall("sagemaker", "CreateTrainingJob", name, request),), uploads or {})
+    job = JobSpec(JOB, (), 2, 8, 1800.0, {}, {}, instance_type="p5.48xlarge")
+    call = ApiCall("sagemaker", "CreateTrainingJob", JOB, {**REQUEST, **body})
+    return Plan(job, (call,), uploads or {})
 
 
 @dataclass(frozen=True)
@@ -125,6 +120,11 @@ class Stubbed:
         """DescribeTrainingJob gives these in turn."""
         for answer in answers:
             self.sagemaker.add_response("describe_training_job", answer, {"TrainingJobName": JOB})
+
+    def creates(self, *answers: dict[str, Any], **body: Any) -> None:
+        """CreateTrainingJob takes the request of the plan, and DescribeTrainingJob gives these afterwards."""
+        self.sagemaker.add_response("create_training_job", ARN, dict(a_plan(**body).calls[0].body))
+        self.describes(*answers)
 
     def knows_none(self, times: int = 1) -> None:
         """DescribeTrainingJob knows no such job."""
@@ -144,7 +144,7 @@ class Stubbed:
 def stubbed(limits: AwsTimeouts = QUICK, **changes: Any) -> Iterator[Stubbed]:
     """A launcher that reaches nobody; afterwards everything that was put up must have been asked."""
     launcher = SageMakerLauncher(replace(OPTIONS, **changes), limits)
-    stubs = {service: Stubber(_client(service)) for service in ("sagemaker", "s3", "logs")}
+    stubs = {service: Stubber(client_of(service)) for service in ("sagemaker", "s3", "logs")}
     for service, stub in stubs.items():
         stub.activate()
         launcher.clients._clients[service] = stub.client
@@ -158,11 +158,7 @@ def stubbed(limits: AwsTimeouts = QUICK, **changes: Any) -> Iterator[Stubbed]:
 
 
 @lru_cache
-def _client(service: str) -> Any:
-    return boto3.client(
-        service,
-        region_name=REGION,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        config=Config(retries={"mode": "standard", "total_max_attempts": 1}),
-    )
+def client_of(service: str) -> Any:
+    """A client that no test lets send anything."""
+    config = Config(retries={"mode": "standard", "total_max_attempts": 1})
+    return boto3.client(service, REGION, config=config, aws_access_key_id="x", aws_secret_access_key="x")

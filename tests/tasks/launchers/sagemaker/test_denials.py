@@ -7,9 +7,8 @@ import pytest
 from tasks.launchers.sagemaker.api import explained
 from tasks.store.aws import AwsRefused
 
-DENIED = (
-    "User: arn:aws:iam::1:user/x is not authorized to perform: sagemaker:CreateTrainingJob on resource: arn:y"
-)
+ACTION = "sagemaker:CreateTrainingJob"
+DENIED = f"User: arn:aws:iam::1:user/x is not authorized to perform: {ACTION} on resource: arn:y"
 
 
 @pytest.mark.parametrize(
@@ -29,13 +28,8 @@ DENIED = (
 )  # fmt: skip
 def test_an_explicit_deny_is_answered_as_such(said: str, keeper: str) -> None:
     """To attach another policy would change nothing."""
-    text = str(
-        explained(AwsRefused("sagemaker:CreateTrainingJob", "AccessDeniedException", 400, DENIED + said))
-    )
+    text = str(explained(AwsRefused(ACTION, "AccessDeniedException", 400, DENIED + said)))
+    attach = "attach deployments/iam/orchestrator-jobs.json"
 
     assert ("attach deployments/iam" in text) is (not keeper)
-    assert (
-        f"A {keeper} of this account" in text
-        if keeper
-        else "attach deployments/iam/orchestrator-jobs.json" in text
-    )
+    assert (f"A {keeper} of this account" if keeper else attach) in text

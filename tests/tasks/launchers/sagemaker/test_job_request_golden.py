@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.stub import Stubber
 
 from tasks.gate.context import open_gate_context
 from tasks.gate.jobs import planned_jobs
@@ -20,23 +20,20 @@ from tasks.launchers.sagemaker.request.validate import objections
 from tests.fakes.sagemaker.pools import key
 from tests.tasks.launchers.golden import GOLDEN, gates_of, golden_text
 from tests.tasks.launchers.sagemaker.planning import CHECK, GATED, body_of, in_job, options
+from tests.tasks.launchers.sagemaker.stubbed import ARN, client_of
 
 GATES = gates_of("sagemaker")
 REQUESTS = GOLDEN / "sagemaker"
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/large-2026"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
+RACK = {"placement": Placement.PINNED, "ultraservers": ("us-0123456789abcdef0=18",)}
 VPC = {"subnets": ("subnet-0123456789abcdef0",), "security_group_ids": ("sg-0123456789abcdef0",)}
 SMALL = {"instance_type": "m5.large", "ranks_per_node": 2}
 FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
     "training_plan": (GATED, in_job(training_plan_arn=PLAN, max_pending_minutes=2880, **VPC)),
     "ultraserver": (
         replace(CHECK, nodes=18, instance_type="p6e-gb200.36xlarge"),
-        options(
-            placement=Placement.PINNED,
-            ultraservers=("us-0123456789abcdef0=18",),
-            training_plan_arn=PLAN,
-            **VPC,
-        ),
+        options(training_plan_arn=PLAN, **RACK, **VPC),
     ),
     "spot": (GATED, in_job(spot=True, spot_wait_minutes=120, retries=3)),
     "network_isolation": (GATED, in_job(network_isolation=True, **VPC)),
@@ -57,24 +54,11 @@ def requests_in(path: Path) -> list[dict[str, Any]]:
     return found if isinstance(found, list) else [found]
 
 
-@functools.cache
-def real_client() -> Any:
-    """botocore's client, which no test lets send anything."""
-    from botocore.session import Session
-
-    return Session().create_client(
-        "sagemaker", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
-    )
-
-
 def taken(body: Mapping[str, Any]) -> None:
     """botocore's own validation; it raises."""
-    from botocore.stub import Stubber
-
-    client = real_client()
+    client = client_of("sagemaker")
     with Stubber(client) as stub:
-        arn = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{body['TrainingJobName']}"
-        stub.add_response("create_training_job", {"TrainingJobArn": arn}, dict(body))
+        stub.add_response("create_training_job", ARN, dict(body))
         client.create_training_job(**body)
 
 

@@ -28,10 +28,8 @@ def test_the_tables_use_words_of_the_api_alone() -> None:
 
 def test_every_status_of_a_running_or_ended_job_has_a_row() -> None:
     """Only Deleting has none: how such a job ended is its second word."""
-    assert set(shape().members["TrainingJobStatus"].enum) - set(job_states.STATUS) == {
-        "InProgress",
-        "Deleting",
-    }
+    without = set(shape().members["TrainingJobStatus"].enum) - set(job_states.STATUS)
+    assert without == {"InProgress", "Deleting"}
 
 
 @pytest.mark.parametrize(
@@ -97,9 +95,8 @@ def test_the_detail_says_what_it_waits_for() -> None:
 
 def test_a_message_cannot_turn_a_terminal() -> None:
     """A failure file is written on a machine under suspicion."""
-    assert r"Failed: A: \x1b[31mred" == job_states.detail_of(
-        ended("Failed", FailureReason="A: \x1b[31mred", steps=("Failed",))
-    )
+    job = ended("Failed", FailureReason="A: \x1b[31mred", steps=("Failed",))
+    assert r"Failed: A: \x1b[31mred" == job_states.detail_of(job)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +119,7 @@ def test_containers_start_again_after_a_restart(steps: tuple[str, ...], starts: 
     ("reason", "trouble"),
     [
         (ALGORITHM, Trouble.ENDED),
-        (
-            "ClientError: Cannot pull algorithm container. Either the image does not exist",
-            Trouble.CONFIGURATION,
-        ),
+        ("ClientError: Cannot pull algorithm container", Trouble.CONFIGURATION),
         (CAPACITY, Trouble.NO_CAPACITY),
         ("InsufficientCapacityError: no capacity in the training plan", Trouble.NO_CAPACITY),
         ("InternalServerError: We encountered an internal error. Please try again.", Trouble.SERVICE),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tasks.launchers.base import JobState, JobStatus, LaunchError, LaunchRejected, Trouble
@@ -10,11 +12,14 @@ from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, BEGAN, CAPACITY, 
 A, B = "a" * 32, "b" * 32
 
 
-def lists(aws: Stubbed, *paths: str) -> None:
-    """S3 lists these below the job's reports."""
-    top = f"gates/{JOB}/reports/gate/"
-    contents = [{"Key": top + path, "ETag": f'"{path}"', "Size": 2, "LastModified": BEGAN} for path in paths]
-    aws.s3.add_response("list_objects_v2", {"IsTruncated": False, "Contents": contents})
+def lists(aws: Stubbed, *paths: str, token: str = "", following: str = "") -> None:
+    """S3 lists these below the job's reports, and what else there is after this page."""
+    top = f"gates/{JOB}/reports/"
+    attributes = {"ETag": '"e"', "Size": 2, "LastModified": BEGAN}
+    answer: dict[str, Any] = {"Contents": [{"Key": f"{top}gate/{path}", **attributes} for path in paths]}
+    answer |= {"IsTruncated": bool(following)} | ({"NextContinuationToken": following} if following else {})
+    asked = {"Bucket": "bucket", "Prefix": top} | ({"ContinuationToken": token} if token else {})
+    aws.s3.add_response("list_objects_v2", answer, asked)
 
 
 def state_while_s3_is_silent(aws: Stubbed) -> JobStatus:
@@ -133,9 +138,7 @@ def test_a_cancel_stops_waits_and_lets_the_machines_go(aws: Stubbed) -> None:
 def test_a_job_that_ended_meanwhile_is_cancelled_already(aws: Stubbed) -> None:
     """SageMaker refuses to stop it."""
     aws.describes(described(keep_alive_s=0))
-    aws.refuses(
-        "stop_training_job", "ValidationException", "The request was rejected because it is Completed"
-    )
+    aws.refuses("stop_training_job", "ValidationException", "It was rejected because it is Completed")
     aws.describes(ended(keep_alive_s=0), ended(keep_alive_s=0))
     aws.launcher.cancel(JOB)
 
@@ -171,19 +174,9 @@ def test_the_merged_report_lies_at_the_seeds_path(aws: Stubbed) -> None:
 
 def test_a_list_of_many_pages_is_read_to_its_end(aws: Stubbed) -> None:
     """ListObjectsV2 gives a thousand at most."""
-    top = f"gates/{JOB}/reports/"
     aws.describes(described())
-    for token, following, attempt in (("", "more", A), ("more", "", B)):
-        row = {
-            "Key": f"{top}gate/{attempt}/agent/algo-1.json",
-            "ETag": '"e"',
-            "Size": 2,
-            "LastModified": BEGAN,
-        }
-        answer = {"Contents": [row], "IsTruncated": bool(following)}
-        answer |= {"NextContinuationToken": following} if following else {}
-        asked = {"Bucket": "bucket", "Prefix": top} | ({"ContinuationToken": token} if token else {})
-        aws.s3.add_response("list_objects_v2", answer, asked)
+    lists(aws, f"{A}/agent/algo-1.json", following="more")
+    lists(aws, f"{B}/agent/algo-1.json", token="more")
     status = aws.launcher.state(JOB)
 
     assert {status.attempt, *status.earlier} == {A, B}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.base import LaunchRejected, UnseenJob
+from tasks.launchers.base import JobHandle, LaunchRejected, UnseenJob
 from tests.tasks.launchers.sagemaker.stubbed import JOB, Stubbed, a_plan, described, ended
+from tests.tasks.launchers.sagemaker.test_submit import URL
 
-ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
 CHANGED: dict[str, Any] = {"StoppingCondition": {"MaxRuntimeInSeconds": 86400}}
 
 
@@ -18,12 +18,11 @@ def test_a_job_that_aws_has_otherwise_than_it_was_sent_is_stopped(aws: Stubbed, 
     """Before its checks are paid for, also where a gate that died had created it. The field and both values are named."""
     if not found:
         aws.knows_none()
-        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.creates()
     aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
     aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
-    with pytest.raises(
-        LaunchRejected, match=r"StoppingCondition\.MaxRuntimeInSeconds is 86400, and 1800 was sent"
-    ):
+    difference = r"StoppingCondition\.MaxRuntimeInSeconds is 86400, and 1800 was sent"
+    with pytest.raises(LaunchRejected, match=difference):
         aws.launcher.submit(a_plan())
 
 
@@ -35,10 +34,12 @@ def test_a_job_that_cannot_be_stopped_is_said_with_the_command(aws: Stubbed) -> 
         aws.launcher.submit(a_plan())
 
 
-@pytest.mark.parametrize("job", [described(**CHANGED), ended("Failed", steps=(), **CHANGED)])
+@pytest.mark.parametrize(
+    "job", [described(), described(**CHANGED), ended("Failed"), ended("Failed", steps=(), **CHANGED)]
+)
 def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(
     aws: Stubbed, job: dict[str, Any]
 ) -> None:
-    """A training that a dead gate left behind goes on."""
+    """A training that a dead gate left behind goes on; nothing is written and nothing is created."""
     aws.describes(job)
-    assert aws.launcher.submit(a_plan()).adopted
+    assert JobHandle(JOB, adopted=True) == aws.launcher.submit(a_plan(uploads={URL: b"x"}))

@@ -11,26 +11,17 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from botocore.response import StreamingBody
 
 from checks.exchange import secret_key
-from tasks.launchers.base import (
-    EngineUnavailable,
-    JobHandle,
-    JobState,
-    LaunchError,
-    LaunchRejected,
-    NoCapacity,
-    QuotaExceeded,
-)
+from tasks.launchers.base import EngineUnavailable, JobState, LaunchRejected, NoCapacity, QuotaExceeded
 from tasks.launchers.interruption import Silence, interruptible, silences
 from tests.tasks.launchers.sagemaker.stubbed import JOB, QUOTA, Stubbed, a_plan, described, ended, stubbed
 
-ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
+NO_ROUTE = EndpointConnectionError(endpoint_url="https://sagemaker")
+TIMED_OUT = ReadTimeoutError(endpoint_url="https://sagemaker")
+# The right that AWS denies, and the one that is granted apart.
+DENIED = "User: arn:aws:iam::1:user/x is not authorized to perform: {} on resource: arn:y"
+GRANT = r"Allow sagemaker:CreateTrainingJob: attach deployments/iam/orchestrator-jobs\.json"
+LIMIT, NO_ACCESS = "ResourceLimitExceeded", "AccessDeniedException"
 URL = f"s3://bucket/gates/{JOB}/in/bundle.json"
-
-
-def creates(aws: Stubbed) -> None:
-    """CreateTrainingJob takes the request, and DescribeTrainingJob has it so."""
-    aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
-    aws.describes(described())
 
 
 def stored(data: bytes) -> dict[str, Any]:
@@ -55,41 +46,22 @@ def loses_answers(
     return calls
 
 
-def test_a_new_job_is_created(aws: Stubbed) -> None:
-    """After a look whether there is one."""
-    aws.knows_none()
-    creates(aws)
-    assert JobHandle(JOB, adopted=False) == aws.launcher.submit(a_plan())
-
-
-def test_a_job_that_bears_the_name_is_adopted() -> None:
-    """Running or ended: nothing is written and nothing is created."""
-    for job in (described(), ended("Failed")):
-        with stubbed() as aws:
-            aws.describes(job)
-            assert JobHandle(JOB, adopted=True) == aws.launcher.submit(a_plan(uploads={URL: b"x"}))
-
-
-def channel(folder: str) -> dict[str, object]:
+def channel(folder: str) -> dict[str, Any]:
     """The input channel of a gate whose objects are below this."""
     source = {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/{folder}/in/"}
-    return {"ChannelName": "prelaunch", "DataSource": {"S3DataSource": source}}
+    return {"InputDataConfig": [{"ChannelName": "prelaunch", "DataSource": {"S3DataSource": source}}]}
+
+
+WITH_CHANNEL = channel(f"gates/{JOB}")
+OBSERVES = {"Environment": {"PRELAUNCH_OBSERVE": "1"}}
 
 
 @pytest.mark.parametrize(
     ("found", "planned", "why"),
     [
         ({"nodes": 4}, {}, r"is another job: ResourceConfig\.InstanceCount is 4, and 2 was sent"),
-        (
-            {"Environment": {"PRELAUNCH_OBSERVE": "1"}},
-            {},
-            r"the environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}",
-        ),
-        (
-            {"InputDataConfig": [channel("others")]},
-            {"InputDataConfig": [channel("gates")]},
-            r"S3Uri is 's3://bucket/others/in/', and",
-        ),
+        (OBSERVES, {}, r"the environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}"),
+        (channel("others"), WITH_CHANNEL, r"S3Uri is 's3://bucket/others/in/', and"),
     ],
 )
 def test_another_job_of_that_name_is_not_adopted(
@@ -105,7 +77,7 @@ def test_somebody_elses_job_behind_a_lost_answer_is_not_ours(
     aws: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It took the name between our look and our request."""
-    loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
+    loses_answers(aws, monkeypatch, TIMED_OUT)
     aws.knows_none()
     aws.describes(described(nodes=4))
     with pytest.raises(LaunchRejected, match="is another job"):
@@ -116,29 +88,28 @@ def test_a_lost_answer_is_asked_about_before_anything_is_sent_again(
     aws: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job was made; its answer timed out."""
-    calls = loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
+    calls = loses_answers(aws, monkeypatch, TIMED_OUT)
     aws.knows_none()
     aws.describes(described())
-    assert (aws.launcher.submit(a_plan()), calls) == (JobHandle(JOB, adopted=False), ["create"])
+    handle = aws.launcher.submit(a_plan())
+    assert (handle.name, handle.adopted, calls) == (JOB, False, ["create"])
 
 
 def test_a_request_that_never_arrived_is_sent_again(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """SageMaker knows no such job."""
-    calls = loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"))
+    calls = loses_answers(aws, monkeypatch, NO_ROUTE)
     aws.knows_none(2)
-    creates(aws)
+    aws.creates(described())
     assert (aws.launcher.submit(a_plan()).adopted, calls) == (False, ["create", "create"])
 
 
 def test_no_route_ends_in_a_time(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether something runs is not known, and the message says where to look."""
-    loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6)
+    loses_answers(aws, monkeypatch, NO_ROUTE, 10**6)
     aws.knows_none(2000)
     told: list[Silence] = []
-    with (
-        silences(told.append),
-        pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"),
-    ):
+    expected = r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"
+    with silences(told.append), pytest.raises(EngineUnavailable, match=expected):
         aws.launcher.submit(a_plan())
     assert told and all(one.problem.startswith("sagemaker:") and one.most_s == 0.3 for one in told)
     aws.sagemaker._queue.clear()
@@ -148,9 +119,7 @@ def test_a_gate_that_is_to_end_waits_for_no_answer(aws: Stubbed, monkeypatch: py
     """Whether something runs is not known: the gate then ends it by its name."""
     with interruptible() as stop:
         stop.set()
-        calls = loses_answers(
-            aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6
-        )
+        calls = loses_answers(aws, monkeypatch, NO_ROUTE, 10**6)
         aws.knows_none(2)
         with pytest.raises(EngineUnavailable, match="the gate is to end"):
             aws.launcher.submit(a_plan())
@@ -164,8 +133,7 @@ def test_a_job_is_ended_although_the_gate_is_to_end(aws: Stubbed) -> None:
         aws.describes(described(keep_alive_s=0))
         aws.refuses("stop_training_job", "ThrottlingException", "Rate exceeded")
         aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
-        aws.describes(ended("Stopped", keep_alive_s=0))
-        aws.describes(ended("Stopped", keep_alive_s=0))
+        aws.describes(*[ended("Stopped", keep_alive_s=0)] * 2)
         aws.launcher.cancel(JOB)
 
 
@@ -183,45 +151,20 @@ def test_a_fault_of_the_service_may_have_taken_effect(aws: Stubbed, code: str, s
 @pytest.mark.parametrize(
     ("code", "said", "kind", "match"),
     [
-        (
-            "ResourceLimitExceeded",
-            QUOTA.format(limit=0, used=0, asked=2),
-            QuotaExceeded,
-            "Ask AWS Service Quotas for more",
-        ),
-        (
-            "ResourceLimitExceeded",
-            QUOTA.format(limit=4, used=4, asked=2),
-            NoCapacity,
-            "Other jobs of this account use it",
-        ),
-        ("ResourceLimitExceeded", "too many", QuotaExceeded, "Service Quotas"),
+        (LIMIT, QUOTA.format(limit=0, used=0, asked=2), QuotaExceeded, "Ask AWS Service Quotas for more"),
+        (LIMIT, QUOTA.format(limit=4, used=4, asked=2), NoCapacity, "Other jobs of this account use it"),
+        (LIMIT, "too many", QuotaExceeded, "Service Quotas"),
         ("CapacityError", "Unable to provision", NoCapacity, "Try again later"),
         ("ValidationException", "Could not assume role arn:x", LaunchRejected, "Could not assume role"),
-        (
-            "AccessDeniedException",
-            "User: arn:aws:iam::1:user/x is not authorized to perform: sagemaker:CreateTrainingJob on resource: arn:y",
-            LaunchRejected,
-            r"Allow sagemaker:CreateTrainingJob: attach deployments/iam/orchestrator-jobs\.json",
-        ),
-        (
-            "AccessDeniedException",
-            "User: arn:aws:iam::1:user/x is not authorized to perform: iam:PassRole on resource: arn:y",
-            LaunchRejected,
-            "Allow iam:PassRole",
-        ),
+        (NO_ACCESS, DENIED.format("sagemaker:CreateTrainingJob"), LaunchRejected, GRANT),
+        (NO_ACCESS, DENIED.format("iam:PassRole"), LaunchRejected, "Allow iam:PassRole"),
         ("ExpiredTokenException", "The security token has expired", LaunchRejected, "renew them"),
         ("InvalidSignatureException", "Signature expired: is now earlier", LaunchRejected, "clock"),
-        (
-            "UnrecognizedClientException",
-            "The security token is invalid",
-            LaunchRejected,
-            "get-caller-identity",
-        ),
+        ("UnrecognizedClientException", "The token is invalid", LaunchRejected, "get-caller-identity"),
     ],
 )
 def test_a_refusal_has_a_kind_and_a_remedy(
-    aws: Stubbed, code: str, said: str, kind: type[LaunchError], match: str
+    aws: Stubbed, code: str, said: str, kind: type[Exception], match: str
 ) -> None:
     """AWS's words, and what to do."""
     aws.knows_none()
@@ -236,7 +179,7 @@ def test_inputs_are_written_before_the_job_is_created(aws: Stubbed) -> None:
     aws.knows_none()
     key = f"gates/{JOB}/in/bundle.json"
     aws.s3.add_response("put_object", {}, {"Bucket": "bucket", "Key": key, "Body": b"x", "IfNoneMatch": "*"})
-    creates(aws)
+    aws.creates(described())
     assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
 
 
@@ -251,14 +194,10 @@ def test_other_inputs_are_replaced_only_if_no_job_reads_them(aws: Stubbed, runs:
     else:
         aws.knows_none()
         aws.s3.add_response("put_object", {})
-        creates(aws)
+        aws.creates(described())
     assert aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted is runs
 
 
-CHANNEL = {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/gates/{JOB}/in/"}
-WITH_CHANNEL: dict[str, Any] = {
-    "InputDataConfig": [{"ChannelName": "prelaunch", "DataSource": {"S3DataSource": CHANNEL}}]
-}
 KEY_AT = {"Bucket": "bucket", "Key": f"gates/{JOB}/in/exchange.key"}
 
 
@@ -284,8 +223,7 @@ def test_each_job_gets_a_key_of_its_own_that_no_plan_has(monkeypatch: pytest.Mon
             put = keeps(aws, monkeypatch)
             aws.knows_none()
             aws.s3.add_response("put_object", {})
-            aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
-            aws.describes(described())
+            aws.creates(described(), **WITH_CHANNEL)
             assert not aws.launcher.submit(plan).adopted
         (given,) = put
         assert {**KEY_AT, "IfNoneMatch": "*"} == {name: given[name] for name in given if name != "Body"}
@@ -305,14 +243,12 @@ def test_the_key_of_a_refused_job_is_deleted(aws: Stubbed) -> None:
         aws.launcher.submit(a_plan(**WITH_CHANNEL))
 
 
-def test_the_key_of_a_submit_before_is_kept(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_a_submit_before_is_kept(aws: Stubbed) -> None:
     """Its hosts may have it already; nobody reads it here."""
-    plan = a_plan(**WITH_CHANNEL)
     aws.knows_none()
     aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
-    aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
-    aws.describes(described())
-    assert not aws.launcher.submit(plan).adopted
+    aws.creates(described(), **WITH_CHANNEL)
+    assert not aws.launcher.submit(a_plan(**WITH_CHANNEL)).adopted
 
 
 @pytest.mark.parametrize("denied", [False, True])

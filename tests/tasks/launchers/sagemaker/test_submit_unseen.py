@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
 
 from tasks.launchers.base import EngineUnavailable, LaunchError, UnseenJob
 from tasks.launchers.interruption import interruptible
-from tests.tasks.launchers.sagemaker.stubbed import (
-    JOB,
-    NOT_FOUND,
-    QUICK,
-    Stubbed,
-    a_plan,
-    described,
-    ended,
-    stubbed,
-)
-from tests.tasks.launchers.sagemaker.test_submit import ARN, KEY_AT, WITH_CHANNEL, loses_answers
+from tests.tasks.launchers.sagemaker.stubbed import JOB, QUICK, Stubbed, a_plan, described, ended, stubbed
+from tests.tasks.launchers.sagemaker.test_submit import KEY_AT, TIMED_OUT, WITH_CHANNEL, loses_answers
 
 # Enough for a machine on which much else runs; what never appears is not waited for so long.
 PATIENT = replace(QUICK, visible_s=30.0)
@@ -52,27 +41,16 @@ def test_a_job_that_is_described_only_seconds_later_is_adopted(code: str, unseen
         assert aws.launcher.submit(a_plan()).adopted
 
 
-def never_described(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SageMaker says that the job exists, and does not describe it."""
-
-    def refuse(**_: Any) -> None:
-        raise ClientError(
-            {"Error": {"Code": "ValidationException", "Message": NOT_FOUND}}, "DescribeTrainingJob"
-        )
-
-    monkeypatch.setattr(aws.launcher.clients.client("sagemaker"), "describe_training_job", refuse)
-    aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
-
-
-def test_a_job_that_is_never_described_is_named_with_the_command_that_stops_it(
-    aws: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_never_described_is_named_with_the_command_that_stops_it(aws: Stubbed) -> None:
     """Neither is it forgotten, nor is it called ended: whoever is told can stop it."""
-    never_described(aws, monkeypatch)
+    aws.knows_none()
+    aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
+    aws.knows_none(10_000)
     with pytest.raises(UnseenJob, match=f"may run unattended. By hand: {STOP}"):
         aws.launcher.submit(a_plan())
     with pytest.raises(LaunchError, match=f"exists, and does not describe it. By hand: {STOP}"):
         aws.launcher.cancel(JOB)
+    aws.sagemaker._queue.clear()
 
 
 @pytest.mark.parametrize("appears", [True, False])
@@ -82,7 +60,7 @@ def test_a_lost_answer_is_waited_for_when_the_job_is_ended(
     """The last attempt may have taken effect; what never appears was never created."""
     with stubbed(PATIENT if appears else QUICK) as aws, interruptible() as stop:
         stop.set()
-        loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"), 10**6)
+        loses_answers(aws, monkeypatch, TIMED_OUT, 10**6)
         aws.knows_none(2)
         with pytest.raises(EngineUnavailable):
             aws.launcher.submit(a_plan())
@@ -101,7 +79,7 @@ def test_a_created_job_that_is_not_described_at_once_is_waited_for(appears: bool
     """SageMaker may forget it for a moment. One that never appears may run unattended, and is named with the command that stops it."""
     with stubbed(PATIENT if appears else HASTY) as aws:
         aws.knows_none()
-        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.creates()
         aws.knows_none(3 if appears else 1)
         if appears:
             aws.describes(described(steps=()))
@@ -129,7 +107,7 @@ def test_a_job_that_may_exist_is_never_called_refused(answers: tuple[tuple[str, 
             if code:
                 aws.refuses(f"{call}_training_job", code, "no", 503 if code == "ServiceUnavailable" else 400)
             else:
-                aws.sagemaker.add_response("create_training_job", ARN)
+                aws.creates()
         aws.refuses("describe_training_job", "ExpiredTokenException")
         for _ in range(2):
             with pytest.raises(UnseenJob, match=f"{JOB} may run unattended. By hand: {STOP}"):

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.launchers.base import EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
 from tasks.launchers.sagemaker import warm_pool
-from tests.tasks.launchers.sagemaker.stubbed import CAPACITY, JOB, Stubbed, described, ended
+from tests.tasks.launchers.sagemaker.stubbed import ARN, CAPACITY, JOB, Stubbed, described, ended
 
 
 def kept(status: str, **more: Any) -> dict[str, Any]:
@@ -16,8 +16,10 @@ def kept(status: str, **more: Any) -> dict[str, Any]:
     return ended(WarmPoolStatus={"Status": status, **more})
 
 
+# UpdateTrainingJob leaves a keep-alive of 0 behind.
+RELEASED = ended(keep_alive_s=0, WarmPoolStatus={"Status": "Terminated"})
+RETAINED = "ResourceRetainedBillableTimeInSeconds"
 UPDATE = {"TrainingJobName": JOB, "ResourceConfig": {"KeepAlivePeriodInSeconds": 0}}
-ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
 
 
 @pytest.mark.parametrize(
@@ -26,13 +28,10 @@ ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/
         (kept("InUse"), Hold(Keeping.COMING, "WarmPoolStatus InUse")),
         (kept("Available"), Hold(Keeping.READY, "WarmPoolStatus Available")),
         (
-            kept("Reused", ReusedByJob="p5-train-1", ResourceRetainedBillableTimeInSeconds=42),
+            kept("Reused", ReusedByJob="p5-train-1", **{RETAINED: 42}),
             Hold(Keeping.TAKEN, "WarmPoolStatus Reused, 42 s retained by p5-train-1", "p5-train-1"),
         ),
-        (
-            kept("Terminated", ResourceRetainedBillableTimeInSeconds=0),
-            Hold(Keeping.GONE, "WarmPoolStatus Terminated, 0 s retained"),
-        ),
+        (kept("Terminated", **{RETAINED: 0}), Hold(Keeping.GONE, "WarmPoolStatus Terminated, 0 s retained")),
         (ended(), Hold(Keeping.COMING, "WarmPoolStatus is not there yet", within_s=warm_pool.NO_STATUS_S)),
         (ended(keep_alive_s=0), Hold(Keeping.NOTHING)),
         (
@@ -40,11 +39,7 @@ ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/
             Hold(Keeping.GONE, "the job never had machines"),
         ),
         ({**kept("InUse"), "WarmPoolStatus": {"Status": "New"}}, Hold(Keeping.COMING, "WarmPoolStatus New")),
-        # UpdateTrainingJob leaves a keep-alive of 0 behind.
-        (
-            ended(keep_alive_s=0, WarmPoolStatus={"Status": "Terminated"}),
-            Hold(Keeping.GONE, "WarmPoolStatus Terminated"),
-        ),
+        (RELEASED, Hold(Keeping.GONE, "WarmPoolStatus Terminated")),
     ],
 )
 def test_a_pool_is_one_of_these(job: dict[str, Any], hold: Hold) -> None:
@@ -65,15 +60,6 @@ def test_no_answer_is_no_pool(aws: Stubbed) -> None:
     assert aws.launcher.hold(JOB).keeping is Keeping.COMING
 
 
-def test_a_release_ends_with_the_pool_gone(aws: Stubbed) -> None:
-    """Told once, then watched."""
-    aws.describes(kept("Available"))
-    aws.sagemaker.add_response("update_training_job", ARN, UPDATE)
-    aws.describes(kept("Available"), kept("Terminated"))
-
-    assert f"the warm pool of {JOB} was released (WarmPoolStatus Terminated)" == aws.launcher.release(JOB)
-
-
 @pytest.mark.parametrize(
     "job", [kept("Terminated"), kept("Reused", ReusedByJob="p5-train-1"), ended(keep_alive_s=0)]
 )
@@ -84,14 +70,14 @@ def test_a_release_of_what_is_not_ours_does_nothing(aws: Stubbed, job: dict[str,
 
 
 def test_a_release_waits_for_a_pool_that_is_still_coming(aws: Stubbed) -> None:
-    """Available comes some time after the job's end; until then SageMaker refuses."""
+    """Available comes some time after the job's end; until then SageMaker refuses. It is told once, then watched."""
     aws.describes(ended())
     aws.refuses("update_training_job", "ValidationException", "Warm pool is not available")
     aws.describes(kept("Available"))
     aws.sagemaker.add_response("update_training_job", ARN, UPDATE)
-    aws.describes(kept("Terminated"))
+    aws.describes(kept("Available"), kept("Terminated"))
 
-    assert "was released" in aws.launcher.release(JOB)
+    assert f"the warm pool of {JOB} was released (WarmPoolStatus Terminated)" == aws.launcher.release(JOB)
 
 
 def test_a_pool_that_is_taken_meanwhile_is_let_be(aws: Stubbed) -> None:
@@ -132,8 +118,7 @@ def test_a_release_that_nobody_answers_is_not_taken_for_done(aws: Stubbed) -> No
     aws.describes(kept("Available"))
     for _ in range(2000):
         aws.refuses("update_training_job", "ThrottlingException", "Rate exceeded")
-    with pytest.raises(
-        EngineUnavailable, match=rf"Rate exceeded.*aws sagemaker update-training-job .*{JOB} "
-    ):
+    remedy = rf"Rate exceeded.*aws sagemaker update-training-job .*{JOB} "
+    with pytest.raises(EngineUnavailable, match=remedy):
         aws.launcher.release(JOB)
     aws.sagemaker._queue.clear()

@@ -59,14 +59,9 @@ class Answers:
             return SILENT
         if argv[0] in ("squeue", "sinfo") and "--all" not in argv:
             return DONE
-        told = {
-            "squeue": SlurmReply(0, self.squeue, ""),
-            "sbatch": self.sbatch,
-            "scancel": self.scancel,
-            "sinfo": self.sinfo,
-            "sacct": self.sacct,
-        }
-        return told.get(argv[0], NO_ACCOUNTS)
+        listed = SlurmReply(0, self.squeue, "")
+        told = {"squeue": listed, "sbatch": self.sbatch, "scancel": self.scancel, "sinfo": self.sinfo}
+        return told.get(argv[0], self.sacct)
 
 
 def folder(slurm: SlurmLauncher) -> Path:
@@ -88,10 +83,10 @@ def looked_at(
     root: Path,
 ) -> Mapping[str, PreflightCheck]:
     """The lines of the preflight by subject; sbatch refuses so many times."""
-    left = [refusals]
+    left, taken = [refusals], SlurmReply(0, "", f"{WILL_START} {chosen}")
     answers = {
         "scontrol": SlurmReply(0, PARTITIONS, ""),
-        "sbatch": SlurmReply(1, "", refused) if refused else SlurmReply(0, "", f"{WILL_START} {chosen}"),
+        "sbatch": SlurmReply(1, "", refused) if refused else taken,
         "sinfo": SlurmReply(0, "n0\nn1\n", ""),
         "srun": SlurmReply(1, "", busy) if busy else SlurmReply(0, seen, ""),
     }
@@ -101,8 +96,7 @@ def looked_at(
             return DONE
         if argv[0] == "sbatch":
             left[0] -= 1
-        if argv[0] == "sbatch" and left[0] < 0:
-            return SlurmReply(0, "", f"{WILL_START} {chosen}")
+            return answers["sbatch"] if left[0] >= 0 else taken
         return SlurmReply(0, nodes, "") if "--Node" in argv else answers[argv[0]]
 
     monkeypatch.setattr(commands, "run", run)

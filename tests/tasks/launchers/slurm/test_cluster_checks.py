@@ -16,10 +16,8 @@ BOTH = SlurmReply(0, "prelaunch-node n1 host-1\nprelaunch-node n0 host-0\n", "")
 ONE = SlurmReply(1, "prelaunch-node n0 host-0\n", "srun: error: n1: task 1: Exited with exit code 1")
 VERSIONS = SlurmReply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 3.4.1\n", "")
 WITHOUT = SlurmReply(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 \n", "")
-HELP, PYXIS = (
-    SlurmReply(0, "  -N, --nodes=N\n", ""),
-    SlurmReply(0, "  --container-image=[USER@][REGISTRY#]IMAGE\n", ""),
-)
+HELP = SlurmReply(0, "  -N, --nodes=N\n", "")
+PYXIS = SlurmReply(0, "  --container-image=[USER@][REGISTRY#]IMAGE\n", "")
 PULL = SlurmReply(1, "", "slurmstepd: error: pyxis: failed to import docker image")
 
 
@@ -53,33 +51,28 @@ def test_node_answer_decides_the_outcome_of_a_cluster_check(
 
 
 @pytest.mark.parametrize(
-    ("told", "plain", "contained", "outcome", "says"),
+    ("options", "pulled", "outcome", "says"),
     [
-        (HELP, BOTH, BOTH, SlurmOutcome.MISSING, "pyxis: not installed: srun has no option --container-image here"),
-        (PYXIS, BOTH, BOTH, SlurmOutcome.WORKS, "docker://ubuntu:22.04 started on n0, n1"),
-        (PYXIS, BOTH, PULL, SlurmOutcome.FAILS, "docker://ubuntu:22.04 did not start on n0, n1: slurmstepd: error: pyxis"),
-        (PYXIS, BOTH, ONE, SlurmOutcome.FAILS, "did not start on n1"),
-        (PYXIS, BUSY, BUSY, SlurmOutcome.UNSEEN, "no node could be asked"),
+        (HELP, BOTH, SlurmOutcome.MISSING, "pyxis: not installed: srun has no option --container-image here"),
+        (PYXIS, BOTH, SlurmOutcome.WORKS, "docker://ubuntu:22.04 started on n0, n1"),
+        (PYXIS, PULL, SlurmOutcome.FAILS, "docker://ubuntu:22.04 did not start on n0, n1: slurmstepd: error: pyxis"),
+        (PYXIS, ONE, SlurmOutcome.FAILS, "did not start on n1"),
+        (PYXIS, BUSY, SlurmOutcome.UNSEEN, "no node could be asked"),
     ],
 )  # fmt: skip
 def test_a_container_is_started_where_srun_has_pyxis(
-    monkeypatch: pytest.MonkeyPatch,
-    told: SlurmReply,
-    plain: SlurmReply,
-    contained: SlurmReply,
-    outcome: SlurmOutcome,
-    says: str,
+    monkeypatch: pytest.MonkeyPatch, options: SlurmReply, pulled: SlurmReply, outcome: SlurmOutcome, says: str
 ) -> None:
     """A container that does not start on nodes that answer is a fault of pyxis, enroot or the registry."""
 
     def answer(argv: tuple[str, ...]) -> SlurmReply:
         if argv == ("srun", "--help"):
-            return told
+            return options
         assert argv[:2] == ("srun", "--nodes=2") and "--partition=gpu" in argv
         if "--container-image=docker://ubuntu:22.04" not in argv:
-            return plain
+            return BUSY if pulled is BUSY else BOTH
         assert "--nodelist=n1,n0" in argv
-        return contained
+        return pulled
 
     line = found(monkeypatch, "pyxis", answer)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import Work
+from tasks.launchers.base import JobSpec, Work
 from tasks.launchers.slurm import batch_script
 from tasks.launchers.slurm.batch_script import make_plan
 from tasks.launchers.slurm.job_folder import ScriptEnd, SharedJobFolder
@@ -24,49 +24,47 @@ exec /bin/sleep {seconds}
 """
 
 
+def staged(folder: Path, job: JobSpec, srun: str) -> SharedJobFolder:
+    """The folder of the job, beside commands: this srun, and a scancel."""
+    (folder / "bin").mkdir()
+    scancel = STUB.format(name="scancel", log=folder / "log", seconds=0.0)
+    for name, text in (("srun", srun), ("scancel", scancel)):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    shared = SharedJobFolder(folder / "root", job.name)
+    assert shared.stage(make_plan(job, folder / "root", SlurmOptions(grace_s=1.0)))
+    return shared
+
+
+def ran(folder: Path, shared: SharedJobFolder) -> str:
+    """What the job's script calls."""
+    path = os.pathsep.join((str(folder / "bin"), "/usr/bin", "/bin"))
+    argv, environment = ("/bin/bash", str(shared.path / "job.sbatch")), {"PATH": path, "SLURM_JOB_ID": "77"}
+    subprocess.run(argv, env=environment, cwd=folder, check=False, capture_output=True)
+    return (folder / "log").read_text()
+
+
 def calls(
     folder: Path, environment: dict[str, str], stays_s: float = 0.0, change: tuple[str, str] = ("", "")
 ) -> tuple[str, SharedJobFolder]:
     """What the script of a job with that environment calls, and the job's folder. `change` is one of the script's text."""
-    log, commands, root = folder / "log", folder / "bin", folder / "root"
-    commands.mkdir()
-    for name, seconds in (("srun", stays_s), ("scancel", 0.0)):
-        stub = commands / name
-        stub.write_text(STUB.format(name=name, log=log, seconds=seconds))
-        stub.chmod(0o755)
     job = replace(JOB, environment=environment, max_runtime_s=1.0 if stays_s else 3600.0)
-    shared = SharedJobFolder(root, job.name)
-    assert shared.stage(make_plan(job, root, SlurmOptions(grace_s=1.0)))
+    shared = staged(folder, job, STUB.format(name="srun", log=folder / "log", seconds=stays_s))
     script = shared.path / "job.sbatch"
     script.write_text(script.read_text().replace(*change))
-    subprocess.run(
-        ("/bin/bash", str(script)),
-        env={"PATH": f"{commands}{os.pathsep}/usr/bin{os.pathsep}/bin", "SLURM_JOB_ID": "77"},
-        cwd=folder, check=False, capture_output=True,
-    )  # fmt: skip
-    return log.read_text(), shared
+    return ran(folder, shared), shared
 
 
 def test_a_variable_of_the_training_is_no_variable_of_the_script(tmp_path: Path) -> None:
     """It reaches the step under any name, and neither the number of nodes, nor the agent, nor the folder changes."""
-    own = {
-        "nodes": "1",
-        "job": "/tmp/elsewhere",
-        "srun_options": "--uid=0",
-        "step": "1",
-        "agent": "x",
-        "srun": "/x",
-    }
-    said, shared = calls(tmp_path, {**own, "PATH": "/nowhere", "WANDB_API_KEY": "a 'b' $c"})
+    own = {"nodes": "1", "job": "/tmp/x", "srun_options": "--uid=0", "step": "1", "agent": "x", "srun": "/x"}
+    own |= {"PATH": "/nowhere", "WANDB_API_KEY": "a 'b' $c"}
+    said, shared = calls(tmp_path, own)
     given = (tmp_path / "log.srun").read_text().splitlines()
 
     assert "--nodes=2 --ntasks=2 " in said and f"--output={shared.logs}/%N.log" in said
     assert "--uid" not in said and f"gate --bundle {shared.path}/in/bundle.json" in said
-    assert {
-        *(f"{name}={value}" for name, value in own.items()),
-        "PATH=/nowhere",
-        "WANDB_API_KEY=a 'b' $c",
-    } <= set(given)
+    assert {f"{name}={value}" for name, value in own.items()} <= set(given)
     assert shared.ended() == ScriptEnd(77, 0, overdue=False)
 
 
@@ -139,25 +137,14 @@ def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
 ) -> None:
     """After a grace. Neither checks nor a job whose nodes still check are: the other nodes would lose their reports."""
     monkeypatch.setattr(batch_script, "FAILED_NODE_GRACE_S", 1.0)
-    log, commands, root = tmp_path / "log", tmp_path / "bin", tmp_path / "root"
-    commands.mkdir()
     mark = f'touch "$PRELAUNCH_OUT/{TOKEN}/started/n1"' if started else ""
     stays = 30 if ends.failed else 8
-    (commands / "srun").write_text(FAILS.format(log=log, token=TOKEN, started=mark, seconds=stays))
-    (commands / "scancel").write_text(STUB.format(name="scancel", log=log, seconds=0.0))
-    for stub in commands.iterdir():
-        stub.chmod(0o755)
-    job = replace(JOB, work=work, max_runtime_s=3600.0)
-    shared = SharedJobFolder(root, job.name)
+    srun = FAILS.format(log=tmp_path / "log", token=TOKEN, started=mark, seconds=stays)
+    shared = staged(tmp_path, replace(JOB, work=work), srun)
     old = shared.path / "out" / "0000aaaa"  # a start before this one that failed as well
-    assert shared.stage(make_plan(job, root, SlurmOptions(grace_s=1.0)))
     (old / "agent").mkdir(parents=True)
     (old / "agent" / "n9.json").write_text('{"exit_code": 9}')
-    subprocess.run(
-        ("/bin/bash", str(shared.path / "job.sbatch")),
-        env={"PATH": f"{commands}{os.pathsep}/usr/bin{os.pathsep}/bin", "SLURM_JOB_ID": "77"},
-        cwd=tmp_path, check=False, capture_output=True,
-    )  # fmt: skip
+    log = ran(tmp_path, shared)
 
     assert ends == shared.ended()
-    assert ("stub scancel --signal=TERM 77" in log.read_text()) is bool(ends.failed)
+    assert ("stub scancel --signal=TERM 77" in log) is bool(ends.failed)

@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.launchers.base import JobState, Trouble
-from tasks.launchers.slurm.job_states import (
-    STATES,
-    TROUBLES,
-    SlurmJob,
-    UnreadableRow,
-    row_for,
-    rows_of,
-    task_ends,
-)
+from tasks.launchers.slurm.job_states import STATES, TROUBLES, UnreadableRow, row_for, rows_of, task_ends
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,7 @@ def test_a_kind_of_failure_goes_with_a_state_that_is_final() -> None:
 
 def test_the_row_of_a_job() -> None:
     """By its number; without one the first that bore the name, because a second one does nothing."""
-    rows = (SlurmJob(9, "PENDING"), SlurmJob(7, "RUNNING"))
+    rows = rows_of("9|PENDING||\n7|RUNNING||\n")
 
     assert (row_for(rows, None), row_for(rows, 9), row_for(rows, 8)) == (rows[1], rows[0], None)
 

@@ -43,10 +43,8 @@ def test_a_job_that_fits_is_all_right(look: Look, tmp_path: Path) -> None:
     assert results(found) == {OK}
     assert list(tmp_path.iterdir()) == []
     # What was seen is the folder that is there: one that was misspelt would pass as "the node sees it".
-    assert (
-        found["the shared folder"].message
-        == f"node n0 sees {tmp_path}; {root} is not there yet, and will be made"
-    )
+    sees = f"node n0 sees {tmp_path}; {root} is not there yet, and will be made"
+    assert found["the shared folder"].message == sees
 
 
 def test_a_time_limit_above_that_of_the_partition_is_wrong(look: Look) -> None:
@@ -78,9 +76,8 @@ def test_whose_time_limit_counts(look: Look, options: SlurmOptions, result: Pref
 
 def test_the_time_limit_of_a_sites_own_line_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """sbatch takes the last one of a script."""
-    monkeypatch.setattr(
-        commands, "run", lambda *argv, timeout_s=0.0: SlurmReply(0, PARTITIONS, f"{WILL_START} gpu")
-    )
+    answer = SlurmReply(0, PARTITIONS, f"{WILL_START} gpu")
+    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: answer)
     told = plan(HOUR, None, ("--time=1-00:00:00",))
     found = {check.subject for check in preflight.check((told,), SlurmOptions(), tmp_path)}
 
@@ -110,8 +107,7 @@ def test_a_partition_that_is_down_has_no_machines(look: Look) -> None:
 
 def test_a_partition_that_takes_no_jobs_has_no_machines(look: Look) -> None:
     """DRAIN and INACTIVE: here Slurm refuses the job itself."""
-    said = "allocation failure: Required partition not available (inactive or drain)"
-    found = look(refused=said)
+    found = look(refused="allocation failure: Required partition not available (inactive or drain)")
 
     assert found["the partition"].result is NO_CAPACITY
 
@@ -222,10 +218,8 @@ def test_a_folder_that_cannot_be_written_here_is_wrong(
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
     found = look(root=tmp_path / "shared")["the shared folder"]
 
-    assert (found.result, found.message) == (
-        WRONG,
-        f"{tmp_path}/shared cannot be written: Read-only file system",
-    )
+    message = f"{tmp_path}/shared cannot be written: Read-only file system"
+    assert (found.result, found.message) == (WRONG, message)
 
 
 def rank_checks() -> JobSpec:
@@ -234,14 +228,14 @@ def rank_checks() -> JobSpec:
     return replace(HOUR, files={"bundle.json": bundles.dump(made)})
 
 
+TORCHRUN = (*STARTERS["torchrun"], "train.py")
+
+
 @pytest.mark.parametrize(
     ("job", "subject"),
     [
         (rank_checks(), "PyTorch for the rank checks"),
-        (
-            replace(HOUR, training=(*STARTERS["torchrun"], "train.py")),
-            "PyTorch for the training, which torchrun starts",
-        ),
+        (replace(HOUR, training=TORCHRUN), "PyTorch for the training, which torchrun starts"),
     ],
     ids=["checks", "training"],
 )
@@ -275,9 +269,8 @@ def test_node_probe_script_reports_files_interface_and_python(
     tmp_path: Path, pythons: tuple[str, ...], script: str, interface: str, says: list[str]
 ) -> None:
     """The script runs here, without srun: the first interpreter that is there is asked, once."""
-    said = commands.run(
-        "/bin/bash", "-c", preflight.ON_A_NODE, "look", str(tmp_path), script, interface, *pythons
-    )
+    words = ("look", str(tmp_path), script, interface, *pythons)
+    said = commands.run("/bin/bash", "-c", preflight.ON_A_NODE, *words)
     version = "version {} {}".format(*sys.version_info[:2])
     lines = said.out.splitlines()
 
@@ -288,8 +281,7 @@ def test_node_probe_script_reports_files_interface_and_python(
 
 def test_a_job_that_its_partition_cannot_hold_does_not_wait(look: Look) -> None:
     """srun of Slurm 24.11 says "Requested nodes are busy" of nine nodes in a partition of four."""
-    refused = "allocation failure: Requested nodes are busy"
-    found = look(replace(HOUR, nodes=9), refused=refused)
+    found = look(replace(HOUR, nodes=9), refused="allocation failure: Requested nodes are busy")
 
     assert found["nodes of gate-1-train-1"].result is WRONG
 
@@ -305,19 +297,6 @@ def test_more_nodes_than_a_partition_has_are_wrong_where_slurm_takes_the_job(
     assert "it needs 5, and a job gets at most 4 in partition gpu" in found["nodes of gate-1-train-1"].text
 
 
-def test_a_controller_that_gives_no_answer_is_said_as_that(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Nothing else could be looked at, and the line says where to run it instead."""
-    monkeypatch.setattr(
-        commands, "run", lambda *argv, timeout_s=0.0: SlurmReply(1, "", "Unable to contact slurm controller")
-    )
-    (line,) = preflight.check((plan(HOUR, SlurmOptions()),), SlurmOptions(), tmp_path)
-
-    assert (line.result, line.unreachable) == (PreflightResult.UNSEEN, True)
-    assert "Unable to contact" in line.message and "login node" in line.remedy
-
-
 def test_a_partition_whose_nodes_register_later_has_no_count_yet() -> None:
     """Slurm counts dynamic nodes once they are there (slurm.conf(5), dynamic nodes); a limit of its own counts at once."""
     row = "PartitionName=cloud Default=YES MaxNodes={} State=UP TotalNodes=0\n"
@@ -326,49 +305,38 @@ def test_a_partition_whose_nodes_register_later_has_no_count_yet() -> None:
     assert partitions_of(row.format("2"))["cloud"].most_nodes == 2
 
 
+NO_FILE = (
+    "scontrol did not answer within 30 s: scontrol: error: s_p_parse_file: cannot stat file /x/slurm.conf: No such file "
+    "or directory, retrying in 1sec up to 60sec."
+)
+NO_SOURCE = (
+    "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+    "scontrol: error: fetch_config: DNS SRV lookup failed\n"
+    "scontrol: fatal: Could not establish a configuration source"
+)
+
+
 @pytest.mark.parametrize(
-    ("said", "result", "unreachable"),
+    ("said", "unreachable"),
     [
-        (MissingCommand("there is no scontrol on this machine."), WRONG, False),
-        (EngineUnavailable("scontrol did not answer within 30 s."), PreflightResult.UNSEEN, True),
-        (
-            EngineUnavailable(
-                "scontrol did not answer within 30 s: scontrol: error: s_p_parse_file: cannot stat file /x/slurm.conf: No such file "
-                "or directory, retrying in 1sec up to 60sec."
-            ),
-            WRONG,
-            False,
-        ),
-        (
-            SlurmReply(
-                1,
-                "",
-                "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
-                "scontrol: error: fetch_config: DNS SRV lookup failed\n"
-                "scontrol: fatal: Could not establish a configuration source",
-            ),
-            WRONG,
-            False,
-        ),
-        (SlurmReply(1, "", "scontrol: error: No SlurmctldHost defined.\nscontrol: fatal: Unable to process it"), WRONG, False),
-        (SlurmReply(1, "", "scontrol: fatal: Unable to process configuration file"), WRONG, False),
-        (SlurmReply(1, "Slurmctld(primary) at vm is DOWN\n", ""), PreflightResult.UNSEEN, True),
-        (
-            SlurmReply(1, "Slurmctld(primary) at n.invalid is DOWN", 'scontrol: error: slurm_set_addr: Unable to resolve "n.invalid"'),
-            PreflightResult.UNSEEN,
-            True,
-        ),
-        (SlurmReply(1, "", "slurm_ping: Socket timed out on send/recv operation"), PreflightResult.UNSEEN, True),
+        (MissingCommand("there is no scontrol on this machine."), False),
+        (EngineUnavailable("scontrol did not answer within 30 s."), True),
+        (EngineUnavailable(NO_FILE), False),
+        (SlurmReply(1, "", NO_SOURCE), False),
+        (SlurmReply(1, "", "scontrol: error: No SlurmctldHost defined.\nscontrol: fatal: Unable to process it"), False),
+        (SlurmReply(1, "", "scontrol: fatal: Unable to process configuration file"), False),
+        (SlurmReply(1, "Slurmctld(primary) at vm is DOWN\n", ""), True),
+        (SlurmReply(1, "Slurmctld(primary) at n.invalid is DOWN", 'scontrol: error: slurm_set_addr: Unable to resolve "n"'), True),
+        (SlurmReply(1, "", "slurm_ping: Socket timed out on send/recv operation"), True),
+        (SlurmReply(1, "", "Unable to contact slurm controller"), True),
     ],
 )  # fmt: skip
 def test_a_slurm_that_is_not_there_is_wrong_and_one_that_is_silent_may_come_back(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    said: SlurmReply | Exception,
-    result: PreflightResult,
-    unreachable: bool,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: SlurmReply | Exception, unreachable: bool
 ) -> None:
-    """What scontrol ping says, as Slurm 22.05 printed it. A hung slurmctld is no mistake of the gate file."""
+    """What scontrol ping says, as Slurm 22.05 printed it. A hung slurmctld is no mistake of the gate file: the line says what it
+    answered, and where to run it instead.
+    """
 
     def run(*argv: str, timeout_s: float = 0.0) -> SlurmReply:
         if isinstance(said, Exception):
@@ -378,4 +346,8 @@ def test_a_slurm_that_is_not_there_is_wrong_and_one_that_is_silent_may_come_back
     monkeypatch.setattr(commands, "run", run)
     (line,) = preflight.check((plan(JOB, SlurmOptions()),), SlurmOptions(), tmp_path)
 
-    assert (result, unreachable) == (line.result, line.unreachable)
+    words = str(said).rstrip(".") if isinstance(said, Exception) else said.text
+
+    assert (PreflightResult.UNSEEN if unreachable else WRONG, unreachable) == (line.result, line.unreachable)
+    assert not unreachable or "login node" in line.remedy
+    assert words in line.message

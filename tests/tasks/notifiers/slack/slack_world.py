@@ -22,89 +22,60 @@ from tasks.render.remedy_commands import PURPOSES
 from tasks.store.folder import FolderStore
 from tests.fakes.slack.server import SlackServer
 
-ITEM = Item(
-    "FAIL",
-    "HARDWARE",
-    "ip-10-0-3-7",
-    "dcgm.diag",
-    "node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed",
-    f"Replace the node. {PURPOSES['sagemaker']}",
-    (
-        "aws sagemaker update-training-job --training-job-name p5-1-check-1 --resource-config KeepAlivePeriodInSeconds=0",
-    ),
-    "Memory: Fail\nGPU 5: error in 0x7f",
-)
+COMMAND = "aws sagemaker update-training-job --training-job-name p5-1-check-1 --resource-config KeepAlivePeriodInSeconds=0"
+BROKEN = "node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed"
+ADVICE = f"Replace the node. {PURPOSES['sagemaker']}"
+OUTPUT = "Memory: Fail\nGPU 5: error in 0x7f"
+ITEM = Item("FAIL", "HARDWARE", "ip-10-0-3-7", "dcgm.diag", BROKEN, ADVICE, (COMMAND,), OUTPUT)
+RUN = "http://127.0.0.1:4200/runs/flow-run/1"
+
+
+def facts(meaning: str, nodes: int = 4) -> tuple[tuple[str, str], ...]:
+    """What a page says of its verdict, and of how many nodes."""
+    return ("what it means", meaning), ("coverage", f"{nodes} of 4 nodes")
+
+
 REFUSED = Notification(
     "p5-1",
     "p5-cluster",
-    "NO-GO p5-prod: node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed",
+    f"NO-GO p5-prod: {BROKEN}",
     "all of it in words",
     "s3://bucket/gates/p5-1/report.html",
     gate="p5-prod",
     culprits=("ip-10-0-3-7",),
     items=(ITEM,),
-    facts=(("what it means", "At least one check failed. Training was not started."), ("coverage", "4 of 4 nodes")),
+    facts=facts("At least one check failed. Training was not started."),
     costs=("Starting the training anyway would lose about 12 node-hours; waiting for a replacement costs 3 node-hours.",),
-    links=(
-        Link("run in Prefect", "http://127.0.0.1:4200/runs/flow-run/1"),
-        Link("logs", "s3://bucket/gates/p5-1/logs"),
-    ),
+    links=(Link("run in Prefect", RUN), Link("logs", "s3://bucket/gates/p5-1/logs")),
     measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
     REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=PageKind.GO, items=(), costs=(), culprits=(),
-    facts=(("what it means", "PASS: every required check ran and met the policy."), ("coverage", "4 of 4 nodes")),
+    facts=facts("PASS: every required check ran and met the policy."),
 )  # fmt: skip
+LOST = "node-3 sent no report (its process exited 7)"
 CANNOT_TELL = replace(
     REFUSED,
-    title="CANNOT TELL p5-prod: node-3 sent no report (its process exited 7)",
+    title=f"CANNOT TELL p5-prod: {LOST}",
     kind=PageKind.CANNOT_TELL,
-    facts=(
-        (
-            "what it means",
-            "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
-        ),
-        ("coverage", "3 of 4 nodes"),
+    facts=facts(
+        "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.", 3
     ),
     costs=(),
     audience=Audience.OWNER,
     culprits=(),
-    items=(
-        Item(
-            "CANNOT TELL",
-            "EVIDENCE",
-            "node-3",
-            "report",
-            "node-3 sent no report (its process exited 7)",
-            "Look at its log.",
-            (),
-            "",
-        ),
-    ),
+    items=(Item("CANNOT TELL", "EVIDENCE", "node-3", "report", LOST, "Look at its log.", (), ""),),
 )
-ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, "http://127.0.0.1:4200/runs/flow-run/1")
+ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, RUN)
+DOUBT = "node-2: synchronised is false (system.clock)"
 QUESTION = replace(
     REFUSED,
-    title="ASK p5-prod: node-2: synchronised is false (system.clock). Answer within 30 minutes",
+    title=f"ASK p5-prod: {DOUBT}. Answer within 30 minutes",
     kind=PageKind.QUESTION,
-    facts=(
-        ("what it means", "There are warnings, and the policy leaves the decision to a person."),
-        ("coverage", "4 of 4 nodes"),
-    ),
+    facts=facts("There are warnings, and the policy leaves the decision to a person."),
     audience=Audience.OWNER,
     question=ASKED,
-    items=(
-        Item(
-            "WARN",
-            "CONFIGURATION",
-            "node-2",
-            "system.clock",
-            "node-2: synchronised is false (system.clock)",
-            "Start chronyd.",
-            (),
-            "",
-        ),
-    ),
+    items=(Item("WARN", "CONFIGURATION", "node-2", "system.clock", DOUBT, "Start chronyd.", (), ""),),
 )
 STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report", 14, 27, 80.0)
 

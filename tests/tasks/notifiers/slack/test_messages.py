@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from checks.model import SCHEMA_VERSION
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
+from tasks.gate.question import AnswerChannel
 from tasks.notifiers.base import AnswerLine, Audience, Item, Link, Notification, PageKind
 from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
 from tasks.notifiers.slack.messages import (
@@ -27,11 +26,13 @@ from tasks.notifiers.slack.messages import (
 from tests.fakes.slack.blockkit import faults
 from tests.tasks.launchers.golden import golden_text
 from tests.tasks.notifiers.slack.slack_world import ASKED, CANNOT_TELL, GO, ITEM, QUESTION, REFUSED, STATUS
+from tests.tasks.sessions import answer
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
 OVERRIDE = replace(
     REFUSED, kind=PageKind.QUESTION, audience=Audience.OWNER, question=replace(ASKED, override=True)
 )
+CONSOLE = "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html"
 HOSTILE = (
     "<!channel> <@U1> *bold* _it_ ~no~ `code` :fire: <http://evil|x> http://evil.example & ```\x1b[31m\u202e"
 )
@@ -44,17 +45,8 @@ def _all(page: Notification) -> list[Message]:
 
 def test_a_name_that_was_typed_proves_nobody() -> None:
     """Whoever types a colleague's user id and "(Slack)" into Prefect's form is shown as typed, and calls nobody."""
-    typed = ApprovalAnswer(
-        SCHEMA_VERSION,
-        "g",
-        "k",
-        ApprovalAction.LAUNCH,
-        "U012AB3CD (Slack)",
-        AnswerChannel.PREFECT,
-        False,
-        "it is fine",
-        1.0,
-    )
+    launch = answer(via=AnswerChannel.PREFECT, reason="it is fine")
+    typed = replace(launch, who="U012AB3CD (Slack)", verified=False)
     proven = replace(typed, who="U012AB3CD", via=AnswerChannel.SLACK, verified=True)
 
     assert "U012AB3CD [Slack] (Prefect's form, unverified) answered launch-anyway: it is fine" == typed.line
@@ -168,10 +160,9 @@ def test_hostile_text_is_inert() -> None:
 
     for message in (*_all(page), answer_message(AnswerLine(HOSTILE, HOSTILE, "U123"))):
         for text in (*marked(message.blocks), message.text, message.long):
-            bare = text.replace("<@U123>", "").replace("<https://x/%3C%3E%7C|", "").replace("|report>", "")
-            bare = bare.replace(
-                "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html", ""
-            )
+            bare = text
+            for own in ("<@U123>", "<https://x/%3C%3E%7C|", "|report>", CONSOLE):
+                bare = bare.replace(own, "")
             assert "<" not in bare
             assert "\x1b" not in text and "\u202e" not in text
 
@@ -179,10 +170,8 @@ def test_hostile_text_is_inert() -> None:
 def test_text_for_markup_is_escaped() -> None:
     """The three signs that Slack names are written out; its own marks are no longer at a word's edge."""
     assert escape("a & <b>") == "a &amp; &lt;b&gt;"
-    assert (
-        escape("*x* snake_case 12:30 :fire:")
-        == "\u2060*\u2060x\u2060*\u2060 snake_case 12:30 \u2060:\u2060fire:"
-    )
+    marks = "\u2060*\u2060x\u2060*\u2060 snake_case 12:30 \u2060:\u2060fire:"
+    assert escape("*x* snake_case 12:30 :fire:") == marks
     assert link("a|b>", "https://x/?a=1&b=<|>") == "<https://x/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
 
 

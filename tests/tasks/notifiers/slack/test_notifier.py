@@ -73,9 +73,7 @@ def test_a_go_calls_nobody(slack: SlackServer, setup: NotifierSetup) -> None:
 
     message = slack.only()
     assert message.text == "GO p5-prod: 4 of 4 nodes"
-    assert not any(
-        reply.broadcast or "<@" in reply.shown or "<@" in reply.text for reply in slack.thread(message)
-    )
+    assert not any(one.broadcast or "<@" in one.shown + one.text for one in slack.thread(message))
     assert said.startswith("message updated: https://")
 
 
@@ -127,9 +125,8 @@ def test_an_answer_takes_the_buttons_away(slack: SlackServer, setup: NotifierSet
     setup.notifier.answered("p5-1", AnswerLine(said))
     setup.notifier.answered("p5-1", AnswerLine(said))
     assert (slack.only().actions, said in slack.only().shown) == ({}, True)
-    setup.notifier.show(
-        replace(STATUS, stage="training", answered=AnswerLine(f"{said} (as the run heard it)"))
-    )
+    heard = AnswerLine(f"{said} (as the run heard it)")
+    setup.notifier.show(replace(STATUS, stage="training", answered=heard))
 
     assert slack.only().text.startswith("training on p5-prod")
     assert [reply.text for reply in slack.thread(slack.only())[before:]] == [said]
@@ -158,9 +155,8 @@ def test_an_end_takes_the_buttons_away(slack: SlackServer, setup: NotifierSetup)
 
 def test_the_owner_has_a_channel(slack: SlackServer, tmp_path: Path) -> None:
     """A page for the owner is a message there; the run's own message says the same, and calls nobody."""
-    setup = notifier_setup(
-        slack, tmp_path, owner_channel="#ml-platform", mention=("U123",), owner_mention=("U789",)
-    )
+    called = {"mention": ("U123",), "owner_mention": ("U789",)}
+    setup = notifier_setup(slack, tmp_path, owner_channel="#ml-platform", **called)
     owners = slack.channel("ml-platform")
     setup.notifier.show(STATUS)
 

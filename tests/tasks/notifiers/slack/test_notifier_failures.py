@@ -98,9 +98,8 @@ def test_a_wrong_token_is_not_repeated(
 ) -> None:
     """Neither in the error nor in a log, at any level."""
     caplog.set_level(logging.DEBUG)
-    means, true = setup.means, slack.token
-    slack.token = "xoxb-another"
-    wrong = replace(means, secret=lambda reference: true)
+    true, slack.token = slack.token, "xoxb-another"
+    wrong = replace(setup.means, secret=lambda reference: true)
 
     with pytest.raises(NotifyError, match="invalid_auth") as caught:
         notifier_module.SlackNotifier(setup.notifier._table, wrong).send(REFUSED)
@@ -185,9 +184,7 @@ def test_a_store_that_fails_loses_no_page(
     said = setup.notifier.send(REFUSED)
 
     assert len(slack.posted()) == 1
-    assert (
-        "the record of what was sent could not be stored, so it may be sent again: the store is full" in said
-    )
+    assert "record of what was sent could not be stored, so it may be sent again: the store is full" in said
 
 
 def test_a_record_that_cannot_be_read_costs_a_message(slack: SlackServer, setup: NotifierSetup) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -96,16 +97,9 @@ def test_a_template_of_another_user_is_none(
     error: Exception, tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As root leaves one in a person's ~/.cache after `sudo -E`: the migrations run, and the gate has its server."""
-
-    def forbidden(template: Path) -> bool:
-        raise error
-
-    async def migrate() -> None:
-        copy_database(database, made)
-
     made = tmp_path / "new.sqlite"
-    monkeypatch.setattr(process, "is_intact", forbidden)
-    monkeypatch.setattr(process, "_migrate", migrate)
+    monkeypatch.setattr(process, "is_intact", Mock(side_effect=error))
+    monkeypatch.setattr(process, "_migrate", AsyncMock(side_effect=lambda: copy_database(database, made)))
     prepare_database(made, tmp_path / "template.sqlite")
 
     assert "run" in _tables(made)
@@ -115,11 +109,8 @@ def test_a_folder_without_space_is_not_taken_for_a_foreign_template(
     tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the copy fails of is said: no migration begins where nothing can be written."""
-
-    def full(source: Path, target: Path) -> None:
-        raise OSError(28, "No space left on device")
-
     mark_finished(database)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(process, "copy_database", full)
     with pytest.raises(OSError, match="No space left"):
         prepare_database(tmp_path / "new.sqlite", database)

@@ -83,7 +83,8 @@ def test_clients_of_the_embedded_server_ask_no_proxy(monkeypatch: pytest.MonkeyP
     assert not any(client(base_url="http://127.0.0.1:1/api").trust_env for client in clients)
 
 
-def _status(code: int) -> httpx.HTTPStatusError:
+def status_error(code: int) -> httpx.HTTPStatusError:
+    """A Prefect server's answer that is no success."""
     request = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs/")
     return httpx.HTTPStatusError(str(code), request=request, response=httpx.Response(code, request=request))
 
@@ -91,8 +92,8 @@ def _status(code: int) -> httpx.HTTPStatusError:
 @pytest.mark.parametrize(
     ("fault", "services"),
     [
-        *((_status(code), True) for code in (401, 403, 408, 429, 500, 502, 503, 504)),
-        *((_status(code), False) for code in (400, 404, 409, 422)),
+        *((status_error(code), True) for code in (401, 403, 408, 429, 500, 502, 503, 504)),
+        *((status_error(code), False) for code in (400, 404, 409, 422)),
         *((kind("slow"), True) for kind in (httpx.ReadTimeout, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ConnectError)),
         *((kind("gone"), True) for kind in (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)),
         *((kind("ours"), False) for kind in (ValueError, KeyError, TimeoutError)),

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from checks.process.tree import alive, start_ticks
 from tasks.orchestration.server import server
 from tasks.orchestration.server.server import (
     EmbeddedServer,
@@ -73,14 +74,9 @@ def _clean_environment(**changed: str) -> dict[str, str]:
 def _ask(server: EmbeddedServer, path: str, auth: str | None = None) -> object:
     """POST an empty filter to the server's API and return what it answers."""
     told = server.client_environment({})["PREFECT_API_AUTH_STRING"] if auth is None else auth
-    request = urllib.request.Request(
-        f"{server.url}/{path}",
-        data=b"{}",
-        headers={
-            "Content-Type": "application/json",
-            "Authorization": "Basic " + base64.b64encode(told.encode()).decode(),
-        },
-    )
+    basic = f"Basic {base64.b64encode(told.encode()).decode()}"
+    headers = {"Content-Type": "application/json", "Authorization": basic}
+    request = urllib.request.Request(f"{server.url}/{path}", b"{}", headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
@@ -89,13 +85,6 @@ def _rows(server: EmbeddedServer, path: str, field: str) -> list[str]:
     answer = _ask(server, path)
     assert isinstance(answer, list)
     return sorted(row[field] for row in answer)
-
-
-def _runs(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    return False
 
 
 @pytest.mark.long
@@ -208,11 +197,13 @@ def test_dies_with_its_parent(tmp_path: Path, template_dir: Path, moment: str) -
     with subprocess.Popen(command, env=_clean_environment(), stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
+        started = start_ticks(pid)
         if moment == "frozen":
             os.kill(pid, signal.SIGSTOP)
         parent.kill()
 
-    until(lambda: not _runs(pid), f"server {pid} was left behind", 20.0)
+    assert started is not None
+    until(lambda: not alive(pid, started), f"server {pid} was left behind", 20.0)
 
 
 def test_a_server_that_is_too_slow_or_frozen_is_ended(
@@ -228,7 +219,7 @@ def test_a_server_that_is_too_slow_or_frozen_is_ended(
 
     with pytest.raises(ServerFailed, match=r"not ready after 0\.01 s"):
         server.wait_ready(timeout_s=0.01)
-    assert not _runs(pid) and server.pid is None
+    assert not alive(pid, start_ticks(pid)) and server.pid is None
 
 
 def test_a_server_that_cannot_start_says_why(
@@ -245,8 +236,7 @@ def test_a_server_that_cannot_start_says_why(
 
     with pytest.raises(ServerFailed, match=r"prefect is broken here.*server\.log.*PREFECT_API_URL"):
         server.wait_ready()
-    assert pid is not None
-    assert not _runs(pid)
+    assert pid is not None and not alive(pid, start_ticks(pid))
 
 
 def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
@@ -278,11 +268,7 @@ def test_a_database_that_cannot_be_prepared_ends_no_installation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     """A busy machine, or a full one: it is one line with its consequence, and the first gate starts later."""
-
-    def fails(*given: object) -> None:
-        raise error
-
-    monkeypatch.setattr(server, "embedded_server", fails)
+    monkeypatch.setattr(server, "embedded_server", Mock(side_effect=error))
 
     assert 0 == server.main()
     (line,) = capsys.readouterr().err.splitlines()
@@ -291,19 +277,11 @@ def test_a_database_that_cannot_be_prepared_ends_no_installation(
 
 def test_only_the_main_thread_may_start_it(tmp_path: Path) -> None:
     """The kernel would end the server with any other thread: refused rather than lost in mid-flow."""
-    refused: list[str] = []
-
-    def start() -> None:
-        try:
-            EmbeddedServer(tmp_path).start()
-        except ServerFailed as error:
-            refused.append(str(error))
-
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-
-    assert refused == ["The embedded Prefect server must be started from the main thread."]
+    with (
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(ServerFailed, match=r"must be started from the main thread\.$"),
+    ):
+        pool.submit(EmbeddedServer(tmp_path).start).result()
 
 
 @pytest.mark.long

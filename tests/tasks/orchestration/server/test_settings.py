@@ -15,6 +15,8 @@ from tasks.orchestration.server.settings import client_environment, configured_a
 
 URL = "http://prefect.example:4200/api"
 OTHER = "http://other.example:4200/api"
+API = f'[api]\nurl = "{URL}"'
+OTHER_API = f'[tool.prefect.api]\nurl = "{OTHER}"'
 PROFILES = f"""
 active = "team"
 [profiles.team]
@@ -31,22 +33,14 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
     "environment_over_files": ({"PREFECT_API_URL": URL}, {".env": f"PREFECT_API_URL={OTHER}"}, URL),
     "emptied": ({"PREFECT_API_URL": ""}, {"home/profiles.toml": PROFILES}, None),
     "dotenv": ({}, {".env": f"PREFECT_API_URL='{URL}'\n"}, URL),
-    "prefect_toml": ({}, {"prefect.toml": f'[api]\nurl = "{URL}"'}, URL),
+    "prefect_toml": ({}, {"prefect.toml": API}, URL),
     "pyproject": ({}, {"pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"'}, URL),
-    "prefect_toml_over_pyproject": (
-        {},
-        {"prefect.toml": f'[api]\nurl = "{URL}"', "pyproject.toml": f'[tool.prefect.api]\nurl = "{OTHER}"'},
-        URL,
-    ),
+    "prefect_toml_over_pyproject": ({}, {"prefect.toml": API, "pyproject.toml": OTHER_API}, URL),
     "profile": ({}, {"home/profiles.toml": PROFILES}, URL),
     "profile_named": ({"PREFECT_PROFILE": "quiet"}, {"home/profiles.toml": PROFILES}, None),
     "profile_unknown": ({"PREFECT_PROFILE": "gone"}, {"home/profiles.toml": PROFILES}, None),
     "profiles_elsewhere": ({"PREFECT_PROFILES_PATH": "mine.toml"}, {"mine.toml": PROFILES}, URL),
-    "profiles_elsewhere_by_toml": (
-        {},
-        {"prefect.toml": 'profiles_path = "mine.toml"', "mine.toml": PROFILES},
-        URL,
-    ),
+    "profiles_by_toml": ({}, {"prefect.toml": 'profiles_path = "mine.toml"', "mine.toml": PROFILES}, URL),
     "broken_profiles": ({}, {"home/profiles.toml": "active = ["}, None),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from checks.facts.builtin import builtin
 from checks.judge.rules.expected_values import expected_busbw
@@ -10,15 +11,16 @@ from checks.model import Outcome
 from tasks.render.html import html
 from tasks.render.views.bandwidth import NO_TABLE, CollectiveRate, bandwidth, bandwidth_table
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
-from tests.tasks.render.fleets import SIZES, TYPE, fleet, judged
+from tests.tasks.render.fleets import SIZES, TYPE, changed, fleet, judged
+
+ERRORED: Any = {"outcome": Outcome.ERRORED, "metrics": {}, "reason": "gone"}
 
 
 def test_a_rank_that_is_slow_is_the_slowest() -> None:
     """Least, median and most of the ranks of each size, the sizes in order."""
     sizes = [rate.size_bytes for rate in bandwidth(healthy(2, 2), FACTS).rates]
-    slow = with_metric(
-        healthy(2, 2), "collective.all_reduce", "node-1/rank-3", "busbw_gbps", (0.5,) * len(sizes)
-    )
+    rates = (0.5,) * len(sizes)
+    slow = with_metric(healthy(2, 2), "collective.all_reduce", "node-1/rank-3", "busbw_gbps", rates)
     last = bandwidth(slow, FACTS).rates[-1]
 
     assert sorted(sizes) == sizes
@@ -63,11 +65,7 @@ def test_bandwidth_page_states_that_it_has_no_facts() -> None:
 def test_bandwidth_has_no_row_for_a_collective_that_errored() -> None:
     """A collective that errored has no row."""
     report = healthy(2, 2)
-    rows = tuple(
-        replace(row, outcome=Outcome.ERRORED, metrics={}, reason="gone")
-        if row.check == "collective.all_reduce"
-        else row
-        for row in report.observations
-    )
+    for node in ("node-0", "node-1"):
+        report = changed(report, "collective.all_reduce", node, lambda row: replace(row, **ERRORED))
 
-    assert () == bandwidth(replace(report, observations=rows), FACTS).rates
+    assert () == bandwidth(report, FACTS).rates

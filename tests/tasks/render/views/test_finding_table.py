@@ -55,13 +55,8 @@ def test_finding_table_merges_rows_that_differ_only_in_values() -> None:
 
 def test_an_anchor_is_stable_and_its_own() -> None:
     """The same for the same finding, whatever else is wrong; another for another subject, check or message; safe in an address."""
-    findings = [
-        _slow(1, "x"),
-        _slow(2, "y"),
-        _slow(1, "z"),
-        _slow(1, "x", "compute.sdc"),
-        _slow(4, "<\"'#\u202e", "A b/c" * 50),
-    ]
+    findings = [_slow(1, "x"), _slow(2, "y"), _slow(1, "z"), _slow(1, "x", "compute.sdc")]
+    findings.append(_slow(4, "<\"'#\u202e", "A b/c" * 50))
     anchors = [finding_anchor(item) for item in gathered(findings)]
 
     assert 5 == len(set(anchors))

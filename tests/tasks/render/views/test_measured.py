@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from checks.model import Outcome
 from tasks.render.views.measured import LINE, ROOM, measured
@@ -25,12 +26,8 @@ def test_values_of_all_ranks_are_a_range() -> None:
 
 def test_measured_line_gives_the_reason_of_an_unmeasured_rank() -> None:
     """Beside the ranks that did measure."""
-    report = with_row(
-        healthy(),
-        "compute.gemm",
-        "node-1/rank-3",
-        lambda row: replace(row, outcome=Outcome.ERRORED, reason="out of memory", metrics={}),
-    )
+    lost: Any = {"outcome": Outcome.ERRORED, "reason": "out of memory", "metrics": {}}
+    report = with_row(healthy(), "compute.gemm", "node-1/rank-3", lambda row: replace(row, **lost))
     (node,) = measured(report, ["node-1"])
     (line,) = [line for line in node.lines if line.check == "compute.gemm"]
 

@@ -74,15 +74,9 @@ def test_nodes_are_a_map_of_the_worst_rail() -> None:
 def test_heat_map_leaves_untested_cells_blank_and_marks_failed_ones() -> None:
     """A sparse tournament has no holes; a test that failed is one, and one that two more do not repeat is none."""
     one = between(12, partners=4)
-    cells = [
-        cell
-        for _, row in heat_map(
-            shown(
-                replace(one.matrix, values=[None if k == 3 else v for k, v in enumerate(one.matrix.values)])
-            )
-        ).rows
-        for cell in row
-    ]
+    values = [None if k == 3 else v for k, v in enumerate(one.matrix.values)]
+    rows = heat_map(shown(replace(one.matrix, values=values))).rows
+    cells = [cell for _, row in rows for cell in row]
     parts = (Endpoint("a", "a"), Endpoint("b", "b"))
     again = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, [0] * 3 + [1] * 3, [1] * 3 + [0] * 3,
                    [1.0, 40.0, 41.0, None, None, 40.0])  # fmt: skip
@@ -148,21 +142,15 @@ def test_a_reports_own_tournament_is_shown() -> None:
 
 def _ranks(report: Report) -> dict[str, int]:
     per = report.declared.ranks_per_node
-    return {
-        rank_subject(node.name, node.rank * per + local): node.rank * per + local
-        for node in report.nodes
-        for local in range(per)
-    }
+    ranks = [(node.name, node.rank * per + local) for node in report.nodes for local in range(per)]
+    return {rank_subject(name, rank): rank for name, rank in ranks}
 
 
 def _tournament(report: Report, rank: int, subject: str, slow: set[int]) -> Observation:
     """One rank's row: each other rank of its node, and its rail on each other node."""
     per = report.declared.ranks_per_node
-    peers = tuple(
-        p
-        for p in range(report.declared.ranks)
-        if p != rank and (p // per == rank // per or p % per == rank % per)
-    )
+    others = [peer for peer in range(report.declared.ranks) if peer != rank]
+    peers = tuple(p for p in others if p // per == rank // per or p % per == rank % per)
     speeds = tuple(_gbps(rank, peer, per, slow) for peer in peers)
     metrics: dict[str, Value] = {
         "peers": peers, "results": ("ok",) * len(peers), "failures": ("ok",) * len(peers), "bandwidth_gbps": speeds,

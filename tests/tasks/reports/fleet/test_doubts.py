@@ -58,16 +58,14 @@ def test_each_state_but_proven_says_what_to_do() -> None:
     silent = gate(HOUR_S, node("d", Standing.CANNOT_TELL, [replace(CLOCK, subject="d")], None), node("a"))
     found = fleet(gate(9 * DAY_S, node("c")), gate(2 * HOUR_S, node("b", Standing.CONDEMNED, [GEMM])), silent)
 
-    assert ["condemned", "cannot tell", "unproven"] == [
-        line.partition(":")[0] for line in advice_lines(found.nodes)
-    ]
+    states = [line.partition(":")[0] for line in advice_lines(found.nodes)]
+    assert ["condemned", "cannot tell", "unproven"] == states
     assert [] == advice_lines(fleet(gate(HOUR_S, node("a"))).nodes)
 
 
 def test_the_report_says_it_below_its_findings() -> None:
     """Where one of them has the cause."""
     clock, sums = with_metric(healthy(), "system.clock", "node-0", "wall_rate", 1.5), wrong_sums(healthy())
+    pages = [html(report, verdict_of(report), "c") for report in (clock, sums, healthy())]
 
-    assert [1, 0, 0] == [
-        html(report, verdict_of(report), "c").count(MEANS) for report in (clock, sums, healthy())
-    ]
+    assert [1, 0, 0] == [page.count(MEANS) for page in pages]

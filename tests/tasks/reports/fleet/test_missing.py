@@ -28,18 +28,16 @@ LOST = tuple(
     for check in ("collective.all_gather", "collective.all_reduce", "compute.gemm")
     for rank in (2, 3)
 )
-FOUND = fleet(
-    gate(2 * HOUR_S, node("a")), gate(HOUR_S, node("a", Standing.CANNOT_TELL, LOST), checks=("system.clock",))
-)
+_NEWER = gate(HOUR_S, node("a", Standing.CANNOT_TELL, LOST), checks=("system.clock",))
+FOUND = fleet(gate(2 * HOUR_S, node("a")), _NEWER)
 
 
 def test_missing_evidence_of_a_node_is_one_line_for_its_gate() -> None:
     """How much is missing, and the first of it; JSON has every row."""
     (line,) = open_words(only(FOUND))
 
-    assert line.startswith(
-        "CANNOT TELL 3 checks (6 results), first collective.all_gather: node a, rank 2: not measured: it hung (since "
-    )
+    first = "first collective.all_gather: node a, rank 2: not measured: it hung"
+    assert line.startswith(f"CANNOT TELL 3 checks (6 results), {first} (since ")
     assert 6 == len(LOST) == len(node_document(only(FOUND))["open"])  # type: ignore[arg-type]
 
 
@@ -60,22 +58,18 @@ def test_a_failure_is_named_before_missing_evidence() -> None:
     found = fleet(gate(HOUR_S, node("a", Standing.CONDEMNED, rows)))
 
     assert "FAIL compute.gemm and 1 more" in fleet_text(found)
-    assert ["CANNOT TELL collective.all_gather", "FAIL HARDWARE compute.gemm"] == [
-        line.partition(":")[0] for line in open_words(only(found))
-    ]
+    lines = [line.partition(":")[0] for line in open_words(only(found))]
+    assert ["CANNOT TELL collective.all_gather", "FAIL HARDWARE compute.gemm"] == lines
 
 
 def test_missing_evidence_of_two_gates_is_two_lines() -> None:
     """The rest of an older gate is said of that gate."""
     older = node("a", Standing.CANNOT_TELL, LOST[:4])
-    found = fleet(
-        gate(DAY_S, older, checks=("system.clock",)),
-        gate(HOUR_S, node("a", Standing.CANNOT_TELL, LOST[4:]), checks=()),
-    )
+    newer = gate(HOUR_S, node("a", Standing.CANNOT_TELL, LOST[4:]), checks=())
+    found = fleet(gate(DAY_S, older, checks=("system.clock",)), newer)
 
-    assert ["CANNOT TELL 2 checks (4 results)", "CANNOT TELL 1 check (2 results)"] == [
-        line.partition(",")[0] for line in open_words(only(found))
-    ]
+    lines = [line.partition(",")[0] for line in open_words(only(found))]
+    assert ["CANNOT TELL 2 checks (4 results)", "CANNOT TELL 1 check (2 results)"] == lines
 
 
 def test_a_warning_about_a_value_that_was_slow_on_a_busy_node_is_a_doubt() -> None:
@@ -102,17 +96,10 @@ def test_a_finding_about_the_cluster_is_a_doubt_about_the_nodes_that_it_names(me
     """Of pair tests that were slow while a node was busy. The others measured no such pair, and nothing was found of them. Where no
     threshold was crossed, it is a gap that the policy accepts, and no doubt.
     """
-    busy = Finding(
-        Level.WARN,
-        Cause.EVIDENCE,
-        "collective.all_reduce",
-        CLUSTER,
-        "most of them are of node-1",
-        metric=metric,
-        named_nodes=("node-1",),
-    )
+    message = "most of them are of node-1"
+    busy = Finding(Level.WARN, Cause.EVIDENCE, "collective.all_reduce", CLUSTER, message, metric=metric)
     report = replace(healthy(), gate_id=gate_id(0))
-    verdict = replace(decide(report, POLICY, FACTS), findings=(busy,))
+    verdict = replace(decide(report, POLICY, FACTS), findings=(replace(busy, named_nodes=("node-1",)),))
     made = rows_of(report, verdict, POLICY, gate_id(0), "2026-11-21T09:00:00Z", "c")
     found = {one.name: one for one in fleet(made).nodes}
     standing = Standing.DOUBTFUL if metric else Standing.PROVEN
@@ -128,15 +115,12 @@ def test_when_a_gate_measured_is_said_where_that_is_not_the_time_of_its_verdict(
     """The age of a proof counts from there, so that both times would contradict each other."""
     judged = "2026-11-26T03:12:00Z"
     at = seconds_of(judged) or 0.0
-    said = [
-        mark_words(GateMark("g-1", "a", judged, at - before, Standing.PROVEN, Profile.QUICK, "p"), at)
-        for before in (600.0, 4 * DAY_S)
-    ]
+    fresh = GateMark("g-1", "a", judged, at - 600.0, Standing.PROVEN, Profile.QUICK, "p")
+    said = f"+ {judged} proven as a by g-1, quick"
 
-    assert [
-        f"+ {judged} proven as a by g-1, quick",
-        f"+ {judged} proven as a by g-1, quick, measured at 2026-11-22 03:12:00Z",
-    ] == said
+    assert said == mark_words(fresh, at)
+    old = replace(fresh, measured_at=at - 4 * DAY_S)
+    assert f"{said}, measured at 2026-11-22 03:12:00Z" == mark_words(old, at)
 
 
 def recorded(name: str, number: int) -> GateNodes:
@@ -178,15 +162,9 @@ def test_a_check_that_was_measured_on_a_busy_node_is_missing_no_more() -> None:
             gate(age * HOUR_S, node("node-0", Standing.DOUBTFUL, found), checks=("system.clock",))
             for age, found in ((3, (missing, fault)), (2, later), (1, later))
         ]
-        return {
-            (one.finding.cause, one.finding.subject)
-            for one in only(fleet(*gates)).open
-            if one.finding.level is Level.FAIL
-        }
+        left = [one.finding for one in only(fleet(*gates)).open]
+        return {(one.cause, one.subject) for one in left if one.level is Level.FAIL}
 
-    assert {(Cause.HARDWARE, "node-0/rank-0")} == still(busy)
-    assert {
-        (Cause.HARDWARE, "node-0/rank-0"),
-        (Cause.EVIDENCE, "node-0/rank-0"),
-        (Cause.EVIDENCE, "node-0/rank-1"),
-    } == still(other)
+    hardware = (Cause.HARDWARE, "node-0/rank-0")
+    assert {hardware} == still(busy)
+    assert {hardware, (Cause.EVIDENCE, "node-0/rank-0"), (Cause.EVIDENCE, "node-0/rank-1")} == still(other)

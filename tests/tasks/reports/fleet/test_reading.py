@@ -59,23 +59,21 @@ def test_pruning_makes_no_machine_look_better(store: FolderStore) -> None:
 
 def test_pruning_makes_no_machine_look_worse(store: FolderStore) -> None:
     """What measured a failure away stays beside the gate that refused for it, although later proofs did not measure its check."""
-    few = replace(
-        POLICY, checks={one: line for one, line in POLICY.checks.items() if one != "collective.all_reduce"}
-    )
+    checks = {one: line for one, line in POLICY.checks.items() if one != "collective.all_reduce"}
+    few = replace(POLICY, checks=checks)
     for number in range(4):
         report = dated(number, wrong_sums(healthy(3, 2), "node-1/rank-3") if number == 0 else healthy(3, 2))
         if number > 1:
-            rows = tuple(row for row in report.observations if row.check in few.checks)
-            report = replace(
-                report, observations=rows, plan=tuple(p for p in report.plan if p.check in few.checks)
-            )
+            rows = tuple(row for row in report.observations if row.check in checks)
+            plan = tuple(row for row in report.plan if row.check in checks)
+            report = replace(report, observations=rows, plan=plan)
         keep(store, number, report, few if number > 1 else POLICY)
     before = [(one.name, one.state, one.open) for one in read_fleet(store, NOW).nodes]
-    plan = planned(store, 1, True, NOW, needed_gates(store, NOW))
-    remove(store, plan.old)
+    pruning = planned(store, 1, True, NOW, needed_gates(store, NOW))
+    remove(store, pruning.old)
     rebuild(store)
 
-    assert [gate_id(2)] == [one.gate_id for one in plan.old]
+    assert [gate_id(2)] == [one.gate_id for one in pruning.old]
     assert before == [(one.name, one.state, one.open) for one in read_fleet(store, NOW).nodes]
 
 

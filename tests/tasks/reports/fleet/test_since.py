@@ -26,9 +26,8 @@ def test_a_finding_stands_since_the_first_gate_of_its_unbroken_row() -> None:
     assert [(f"g-{7 * DAY_S:.0f}", f"g-{5 * DAY_S:.0f}", False)] == _dates(found)
     (one,) = only(found).open
     assert (utc(NOW - 7 * DAY_S), utc(NOW - 5 * DAY_S)) == (one.since, one.last_seen)
-    assert f"(since {one.since}, {one.since_gate_id}; last seen {one.last_seen}, {one.gate_id})" in node_text(
-        only(found), found
-    )
+    dates = f"(since {one.since}, {one.since_gate_id}; last seen {one.last_seen}, {one.gate_id})"
+    assert dates in node_text(only(found), found)
 
 
 def test_a_finding_of_one_gate_is_dated_once() -> None:
@@ -43,9 +42,8 @@ def test_a_finding_of_one_gate_is_dated_once() -> None:
 def test_missing_evidence_stands_since_the_last_proof() -> None:
     """Which is what answers it."""
     silent = node("a", Standing.CANNOT_TELL, [SILENT], None)
-    found = fleet(
-        gate(9 * DAY_S, silent), gate(8 * DAY_S, node("a")), gate(7 * DAY_S, silent), gate(6 * DAY_S, silent)
-    )
+    gates = (gate(age * DAY_S, row) for age, row in ((9, silent), (8, node("a")), (7, silent), (6, silent)))
+    found = fleet(*gates)
 
     assert [(f"g-{7 * DAY_S:.0f}", f"g-{6 * DAY_S:.0f}", False)] == _dates(found)
 

@@ -23,25 +23,11 @@ from tests.tasks.kept_gates import known_of
 NOW = 1_795_000_000.0
 DAY_S = 24 * HOUR_S
 ALL = ("compute.gemm", "dcgm.diag", "system.clock")
-GEMM = Finding(
-    Level.FAIL,
-    Cause.HARDWARE,
-    "compute.gemm",
-    "a/rank-3",
-    "computes wrong sums",
-    metric="wrong",
-    is_predicate=True,
-)
-CLOCK = Finding(
-    Level.WARN,
-    Cause.CONFIGURATION,
-    "system.clock",
-    "a",
-    "is not synchronised",
-    metric="synchronised",
-    is_predicate=True,
-)
 SILENT = Finding(Level.FAIL, Cause.EVIDENCE, "report", "a", "sent no report", is_predicate=True)
+_SUMS = Finding(Level.FAIL, Cause.HARDWARE, "compute.gemm", "a/rank-3", "computes wrong sums", metric="wrong")
+GEMM = replace(_SUMS, is_predicate=True)
+_TIME = replace(SILENT, level=Level.WARN, cause=Cause.CONFIGURATION, message="is not synchronised")
+CLOCK = replace(_TIME, check="system.clock", metric="synchronised")
 
 
 def utc(at: float) -> str:
@@ -119,18 +105,15 @@ def test_the_answer_is_first_and_the_worst_node_comes_next() -> None:
 
 def test_a_gate_that_measures_less_answers_no_finding() -> None:
     """A quick GO after a deep FAIL: the machine stays condemned until that check measures it again."""
-    deep = gate(
-        3 * HOUR_S, node("a", Standing.CONDEMNED, [replace(GEMM, check="dcgm.diag")]), profile=Profile.DEEP
-    )
+    bad = node("a", Standing.CONDEMNED, [replace(GEMM, check="dcgm.diag")])
+    deep = gate(3 * HOUR_S, bad, profile=Profile.DEEP)
     quick = gate(HOUR_S, node("a"), checks=("compute.gemm", "system.clock"))
     again = gate(60, node("a"), profile=Profile.DEEP)
 
-    assert NodeState.CONDEMNED is only(fleet(deep, quick)).state
-    assert ["dcgm.diag"] == [one.finding.check for one in only(fleet(deep, quick)).open]
-    assert (NodeState.PROVEN, ()) == (
-        only(fleet(deep, quick, again)).state,
-        only(fleet(deep, quick, again)).open,
-    )
+    before, after = only(fleet(deep, quick)), only(fleet(deep, quick, again))
+    assert NodeState.CONDEMNED is before.state
+    assert ["dcgm.diag"] == [one.finding.check for one in before.open]
+    assert (NodeState.PROVEN, ()) == (after.state, after.open)
 
 
 def test_a_warning_is_a_doubt_until_its_check_passes() -> None:
@@ -144,9 +127,7 @@ def test_a_warning_is_a_doubt_until_its_check_passes() -> None:
 
 def test_an_accepted_gap_leaves_a_node_proven() -> None:
     """A policy that does without dcgmi gives such a node its GO: it is proven, and the gap is listed."""
-    gap = Finding(
-        Level.WARN, Cause.EVIDENCE, "dcgm.policy", "a", "tool not installed on this node", is_predicate=True
-    )
+    gap = replace(SILENT, level=Level.WARN, check="dcgm.policy", message="tool not installed on this node")
     found = only(fleet(gate(HOUR_S, node("a", Standing.PROVEN, [gap]))))
 
     assert (NodeState.PROVEN, ["dcgm.policy"]) == (found.state, [one.finding.check for one in found.open])
@@ -174,22 +155,16 @@ def test_a_check_that_could_not_measure_ends_with_the_next_proof_as_well() -> No
 def test_numbers_that_move_are_counted_and_named() -> None:
     """Of each machine, and of what the nodes reach together."""
     gates = list(made_up(8, 60, NOW))
-    falling = [
-        replace(
-            gate,
-            numbers=replace(
-                gate.numbers, together=(100.0 if place < 40 else 50.0, *gate.numbers.together[1:])
-            ),
-        )
-        for place, gate in enumerate(gates)
-    ]
+    falling = []
+    for place, one in enumerate(gates):
+        together = (100.0 if place < 40 else 50.0, *one.numbers.together[1:])
+        falling.append(replace(one, numbers=replace(one.numbers, together=together)))
     found = fleet_of(known_of(falling), NOW, DAY_S)
-    slow, other = (
-        next(one for one in found.nodes if one.name == name) for name in ("node-0000", "node-0003")
-    )
+    trends = {one.name: one.trend for one in found.nodes}
 
     assert [(37, 0, 0), (0, 37, 0)] == [
-        (len(one.degrading), one.steady, one.unknown) for one in (slow.trend, other.trend)
+        (len(trend.degrading), trend.steady, trend.unknown)
+        for trend in (trends["node-0000"], trends["node-0003"])
     ]
     assert ["all together (a group)"] == list(found.groups)
     assert "all together (a group): area.check0 value_gbps" in fleet_text(found)
@@ -199,35 +174,25 @@ def test_numbers_that_move_are_counted_and_named() -> None:
 
 def test_a_node_that_never_reported_is_there() -> None:
     """Declared, and nobody knows it."""
-    found = fleet(
-        gate(HOUR_S, node("a"), node("b", Standing.CANNOT_TELL, [replace(SILENT, subject="b")], None))
-    )
+    silent = node("b", Standing.CANNOT_TELL, [replace(SILENT, subject="b")], None)
+    found = fleet(gate(HOUR_S, node("a"), silent))
 
-    assert [("b", NodeState.CANNOT_TELL, None), ("a", NodeState.PROVEN, HOUR_S)] == [
-        (one.name, one.state, one.proof_age_s) for one in found.nodes
-    ]
+    states = [(one.name, one.state, one.proof_age_s) for one in found.nodes]
+    assert [("b", NodeState.CANNOT_TELL, None), ("a", NodeState.PROVEN, HOUR_S)] == states
 
 
 def test_a_silent_node_is_the_machine_that_had_its_name() -> None:
     """One row, which says since when it is proven no more."""
-    found = fleet(
-        gate(5 * HOUR_S, node("a", machine="x")),
-        gate(HOUR_S, node("a", Standing.CANNOT_TELL, [SILENT], None)),
-    )
+    silent = gate(HOUR_S, node("a", Standing.CANNOT_TELL, [SILENT], None))
+    one = only(fleet(gate(5 * HOUR_S, node("a", machine="x")), silent))
 
-    assert (NodeState.CANNOT_TELL, 2, 5 * HOUR_S) == (
-        only(found).state,
-        only(found).count,
-        only(found).proof_age_s,
-    )
+    assert (NodeState.CANNOT_TELL, 2, 5 * HOUR_S) == (one.state, one.count, one.proof_age_s)
 
 
 def test_a_replaced_machine_counts_for_nothing() -> None:
     """Its name belongs to another one; what it was found to be is still listed."""
-    found = fleet(
-        gate(5 * HOUR_S, node("a", Standing.CONDEMNED, [GEMM], machine="x")),
-        gate(HOUR_S, node("a", machine="y")),
-    )
+    bad = gate(5 * HOUR_S, node("a", Standing.CONDEMNED, [GEMM], machine="x"))
+    found = fleet(bad, gate(HOUR_S, node("a", machine="y")))
 
     assert (NodeState.PROVEN, 0) == (only(found).state, fleet_code(found))
     assert [("a", NodeState.CONDEMNED)] == [(one.name, one.state) for one in found.replaced]
@@ -280,11 +245,8 @@ def test_a_machine_that_no_gate_names_any_more_is_counted_apart() -> None:
     old, new = node("old", Standing.CONDEMNED, [GEMM]), gate(HOUR_S, node("a"))
     found, before = fleet(gate(91 * DAY_S, old), new), fleet(gate(89 * DAY_S, old), new)
 
-    assert (["a"], ["old"], 0) == (
-        [one.name for one in found.nodes],
-        [one.name for one in found.unseen],
-        fleet_code(found),
-    )
+    assert [["a"], ["old"]] == [[one.name for one in nodes] for nodes in (found.nodes, found.unseen)]
+    assert 0 == fleet_code(found)
     assert answer_line(found) == "1 of 1 node proven within 24 h; 1 more not named by any gate for 90 days"
     assert "Not named by any gate for 90 days: old" in fleet_text(found)
     assert (1, 0) == (fleet_code(before), len(before.unseen))
@@ -362,14 +324,10 @@ def test_without_a_proof_nothing_is_ever_proven(
 ) -> None:
     """Whatever gates there were: a proven node has a fresh proof as its newest word. A proof that is taken away helps nobody."""
     found = {Standing.CONDEMNED: (GEMM,), Standing.DOUBTFUL: (CLOCK,), Standing.CANNOT_TELL: (SILENT,)}
-    gates = [
-        gate(
-            (len(rounds) - place) * HOUR_S,
-            node("a", standing, found.get(standing, ())),
-            checks=sorted(checks),
-        )
-        for place, (standing, checks) in enumerate(rounds)
-    ]
+    gates = []
+    for place, (standing, checks) in enumerate(rounds):
+        row = node("a", standing, found.get(standing, ()))
+        gates.append(gate((len(rounds) - place) * HOUR_S, row, checks=sorted(checks)))
     made = only(fleet(*gates))
     proofs = [place for place, (standing, _) in enumerate(rounds) if standing is Standing.PROVEN]
 
@@ -385,12 +343,8 @@ def test_without_a_proof_nothing_is_ever_proven(
 @pytest.mark.parametrize(("age_h", "state"), [(5, NodeState.PROVEN), (30, NodeState.UNPROVEN)])
 def test_a_gate_with_certified_checks_makes_no_proof_younger(age_h: int, state: NodeState) -> None:
     """The proof is the gate that measured everything, and grows old."""
-    found = only(
-        fleet(
-            gate(age_h * HOUR_S, node("a")),
-            gate(HOUR_S, node("a", Standing.CERTIFIED), checks=("system.clock",)),
-        )
-    )
+    certified = gate(HOUR_S, node("a", Standing.CERTIFIED), checks=("system.clock",))
+    found = only(fleet(gate(age_h * HOUR_S, node("a")), certified))
 
     assert state is found.state
     assert found.last_proof is not None

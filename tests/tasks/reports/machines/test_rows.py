@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,9 @@ def act(
         SCHEMA_VERSION, f"{GATE}-{node}-{rung.value}-1", "c", node, GATE, rung, 1, state, at, at, "w", "digest", "kernel.xid",
         **more,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+PROVEN = act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2")
 
 
 def machine(
@@ -115,30 +119,15 @@ def test_unreadable_records_leave_what_the_engine_shows() -> None:
 
 def test_the_table_has_what_an_operator_asks_for() -> None:
     """Both states, the proof and its age, type, holder, since when, acts, jobs and the shell."""
-    acts = (
-        act(Rung.FENCE, at=1000.0),
-        act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2"),
-    )
-    shown = machine(
-        ServiceState.OUT,
-        Holder.PRELAUNCH,
-        since=1000.0,
-        instance_type="p5.48xlarge",
-        jobs=("17",),
-        status="drained",
-    )
+    acts = (act(Rung.FENCE), PROVEN)
+    own: dict[str, Any] = {"instance_type": "p5.48xlarge", "jobs": ("17",), "status": "drained"}
+    shown = machine(ServiceState.OUT, Holder.PRELAUNCH, since=1000.0, **own)
     (row,) = machine_rows({"n2": shown}, acts, serving())
     line = machines_text((row,), 1690.0, reached=True).splitlines()[1]
 
-    assert [
-        "n2",
-        "out of service",
-        "fenced (recheck 1 done)",
-        "-",
-        "passed 10 min ago",
-        "-",
-        "p5.48xlarge",
-    ] == [cell.strip() for cell in line.split("  ") if cell][:7]
+    cells = [cell.strip() for cell in line.split("  ") if cell][:7]
+    assert ["n2", "out of service", "fenced (recheck 1 done)", "-"] == cells[:4]
+    assert ["passed 10 min ago", "-", "p5.48xlarge"] == cells[4:]
     assert line.endswith(f"prelaunch: {GATE} kernel.xid  1970-01-01 00:16:40Z  2     17    shell n2")
 
 
@@ -149,31 +138,24 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
         "sagemaker.amazonaws.com/deep-health-check-status": "Passed",
         "node.kubernetes.io/instance-type": "ml.p5.48xlarge",
     }
-    node = {
-        "metadata": {"name": "n2", "labels": labels},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    node = {"metadata": {"name": "n2", "labels": labels}, "status": ready}
     shown = {"n2": machine_of(node), "n3": Machine("n3", ServiceState.SERVING)}
-    proof = act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2")
-    rows = machine_rows(shown, (proof,), serving())
+    rows = machine_rows(shown, (PROVEN,), serving())
     lines = machines_text(rows, 1690.0, reached=True).splitlines()
     tables = [row_table(row, 1690.0, True)["engine"] for row in rows]
 
     assert lines[0].index("last proof") < lines[0].index("health") < lines[0].index("type")
-    assert (
-        "passed 10 min ago" in lines[1]
-        and "Schedulable, deep check Passed" in lines[1]
-        and "ml.p5.48xlarge" in lines[1]
-    )
+    for word in ("passed 10 min ago", "Schedulable, deep check Passed", "ml.p5.48xlarge"):
+        assert word in lines[1]
     assert [table["health"] for table in tables] == ["Schedulable, deep check Passed", None]  # type: ignore[index]
 
 
 def test_words_of_an_engine_are_data() -> None:
     """No control character reaches a terminal, and no line is added."""
     evil = "n2\x1b[2J\nn3  serving"
-    shown = Machine(
-        evil, ServiceState.OUT, Holder.OTHER, status=evil, owner=evil, jobs=(evil,), instance_type=evil
-    )
+    own: dict[str, Any] = dict.fromkeys(("status", "owner", "instance_type"), evil)
+    shown = Machine(evil, ServiceState.OUT, Holder.OTHER, jobs=(evil,), **own)
     rows = machine_rows({evil: shown}, (), serving())
     texts = machines_text(rows, 0.0, True), node_text(rows[0], 0.0, True)
 
@@ -190,17 +172,7 @@ def test_node_text_shows_each_act_with_its_proof() -> None:
     (row,) = machine_rows({"n2": machine(ServiceState.SERVING)}, (act(Rung.FENCE), done), serving())
     text = node_text(row, 2000.0, reached=True)
 
-    words = (
-        "digest",
-        "kernel.xid",
-        "ada (Slack)",
-        "scontrol reboot n2",
-        "idle+drain",
-        "requested",
-        "down",
-        "b-2",
-        "g9",
-    )
-    assert all(word in text for word in words)
+    own = (done.allowed_by, done.command, done.before, done.said, done.after)
+    assert all(word and word in text for word in (*own, "digest", "kernel.xid", "b-2", "g9"))
     assert "serves_" not in text
     assert "serves" == row_table(row, 2000.0, True)["disagreement"]

@@ -9,11 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -26,6 +24,7 @@ from tasks.reports.mlflow.export import ExportError, ExportRejected, export, req
 from tasks.reports.mlflow.run import ARTIFACT, MlflowRun, run_of
 from tests.fakes.mlflow import Failure, MlflowServer, mlflow_server
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
+from tests.waiting import until
 
 GPUS = ("gpu.inventory", "gpu.memory", "gpu.thermal", "gpu.utilisation")
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/checks"
@@ -49,11 +48,8 @@ def report(temperatures: tuple[int | None, ...] = (31, None, 0)) -> Report:
         "gpu.thermal": {"temperature_c": temperatures},
         "gpu.utilisation": {"utilisation_percent": (None, None, 7)},
     }
-    first = made.observations[0]
-    rows = [
-        replace(first, check=check, subject="node-0", outcome=Outcome.MEASURED, metrics=values[check])
-        for check in GPUS
-    ]
+    first = replace(made.observations[0], subject="node-0", outcome=Outcome.MEASURED)
+    rows = [replace(first, check=check, metrics=values[check]) for check in GPUS]
     plan = [Planned(check, Scope.NODE, tuple(values[check])) for check in GPUS]
     return replace(made, plan=(*made.plan, *plan), observations=(*made.observations, *rows))
 
@@ -93,15 +89,12 @@ def test_the_names_are_those_of_the_other_tool_and_ours() -> None:
     assert "health-check-2026-11-21-08-00" == made.name
     assert {"total_nodes": "6", "gpus_per_node": "0", "expected_total_gpus": "0", "overall_status": "FAIL",
             "prelaunch_answer": "no_go", "prelaunch_gate_id": "g-1"}.items() <= made.params.items()  # fmt: skip
-    assert (0.0, 31.0, 2.0) == tuple(
-        made.metrics[name]
-        for name in ("test_nccl_communication", "node_0_gpu_0_temperature_c", "node_0_gpu_1_memory_used_mb")
-    )
-    assert (1.0, 6.0) == (made.metrics["prelaunch_nodes_condemned"], made.metrics["prelaunch_nodes_observed"])
-    assert (
-        made.metrics["prelaunch/compute.gemm/gflops/worst"]
-        <= made.metrics["prelaunch/compute.gemm/gflops/median"]
-    )
+    assert {
+        "test_nccl_communication": 0.0, "node_0_gpu_0_temperature_c": 31.0, "node_0_gpu_1_memory_used_mb": 2.0,
+        "prelaunch_nodes_condemned": 1.0, "prelaunch_nodes_observed": 6.0,
+    }.items() <= made.metrics.items()  # fmt: skip
+    worst, median = (made.metrics[f"prelaunch/compute.gemm/gflops/{one}"] for one in ("worst", "median"))
+    assert worst <= median
 
 
 def test_mlflow_metrics_omit_unmeasured_values() -> None:
@@ -110,9 +103,8 @@ def test_mlflow_metrics_omit_unmeasured_values() -> None:
 
     assert "node_0_gpu_1_temperature_c" not in metrics
     assert 0.0 == metrics["node_0_gpu_2_temperature_c"]
-    assert ["node_0_gpu_2_utilization_percent"] == [
-        name for name in metrics if name.endswith("utilization_percent")
-    ]
+    known = [name for name in metrics if name.endswith("utilization_percent")]
+    assert ["node_0_gpu_2_utilization_percent"] == known
 
 
 def test_a_run_is_logged_completely(server: MlflowServer) -> None:
@@ -240,16 +232,14 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
+    def ready() -> bool:
         assert process.poll() is None, log.read_text()[-2000:]
         try:
-            if httpx.get(url, timeout=5).status_code == 200:
-                return
+            return httpx.get(url, timeout=5).status_code == 200
         except httpx.HTTPError:
-            pass
-        time.sleep(0.5)
-    raise AssertionError(log.read_text()[-2000:])
+            return False
+
+    until(ready, lambda: log.read_text()[-2000:], START_S, 0.5)
 
 
 @pytest.mark.long
@@ -259,13 +249,10 @@ def test_the_real_server_takes_a_run_once(uri: str) -> None:
     place = export(run(), uri, "checks", 60.0)
     again = export(run(), uri, "checks", 60.0)
     run_id = place.rpartition(" ")[2]
-    found: dict[str, Any] = httpx.get(
-        f"{uri}/api/2.0/mlflow/runs/get", params={"run_id": run_id}, timeout=30
-    ).json()
-    info, data = found["run"]["info"], found["run"]["data"]
-    artifact = httpx.get(
-        f"{uri}/get-artifact", params={"run_id": run_id, "path": "health_check_metrics.json"}, timeout=30
-    ).content
+    run_of_server = httpx.get(f"{uri}/api/2.0/mlflow/runs/get", params={"run_id": run_id}, timeout=30)
+    info, data = (run_of_server.json()["run"][key] for key in ("info", "data"))
+    wanted = {"run_id": run_id, "path": "health_check_metrics.json"}
+    artifact = httpx.get(f"{uri}/get-artifact", params=wanted, timeout=30).content
 
     assert place == again
     assert ("FINISHED", run().name) == (info["status"], info["run_name"])

@@ -151,10 +151,6 @@ class Tensor:
         made.data = [math.nan if self.wrong and WORLD["faults"].get("nan") else DECAY**self.age]
         return made
 
-    def clamp_min(self, least: builtins.float) -> Tensor:
-        """As it is."""
-        return self
-
     def _number(self) -> Any:
         CLOCK.wait()
         if self.data is None:
@@ -305,13 +301,11 @@ class Tensor:
         """The same."""
         return self.zero_()
 
-    def bitwise_not_(self) -> Tensor:
+    def div_(self, *by: builtins.float) -> Tensor:
         """As it is: a wrong word stays wrong."""
         return self
 
-    def div_(self, by: builtins.float) -> Tensor:
-        """As it is."""
-        return self
+    bitwise_not_ = clamp_min = div_
 
     def __iadd__(self, other: Tensor) -> Tensor:  # type: ignore[misc]
         if self.data is not None and other.data is not None:

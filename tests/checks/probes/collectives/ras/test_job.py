@@ -11,10 +11,9 @@ import pytest
 
 from checks.check import CheckError, Measurement
 from checks.probes.collectives.ras.job import ADDRESS, WHICH, job, snapshot
+from tests.checks.probes.collectives.ras.test_looks import NOTHING, named
 from tests.corpus.case import context
 from tests.fakes.nccl_ras import answering, job_of, serving
-
-NOTHING = {"silent": ("",), "behind": ("",), "failed": ("",)}
 
 
 class Node:
@@ -54,22 +53,17 @@ def at(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     monkeypatch.setenv(ADDRESS, f"127.0.0.1:{port}")
 
 
-def found(made: Measurement) -> dict[str, object]:
-    return {name: made.metrics[name] for name in NOTHING}
-
-
 def test_a_rank_that_stops_is_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     running = job_of(16)
     with serving(answering(running)) as port:
         at(monkeypatch, port)
         running.step(3, times=12)
-        assert NOTHING == found(node.round())
+        assert NOTHING == named(node.round().metrics)
         made = node.round(60)
 
     assert ("rank 3 on 10.0.0.1 (GPU 3)",) == made.metrics["behind_ranks"]
-    assert ("is behind the other ranks by 12 all-reduces and has not moved for 60 s",) == made.metrics[
-        "behind"
-    ]
+    behind = "is behind the other ranks by 12 all-reduces and has not moved for 60 s"
+    assert (behind,) == made.metrics["behind"]
 
 
 def test_a_silent_rank_is_named_in_one_round(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +92,7 @@ def test_a_rank_that_is_silent_for_a_moment_is_not_named(node: Node, monkeypatch
     ras.status = once
     with serving(ras) as port:
         at(monkeypatch, port)
-
-        assert NOTHING == found(node.round())
+        assert NOTHING == named(node.round().metrics)
 
 
 def test_a_job_that_has_ended_is_no_finding(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +103,7 @@ def test_a_job_that_has_ended_is_no_finding(node: Node, monkeypatch: pytest.Monk
         node.round()
     made = node.round(60)
 
-    assert (NOTHING, 0) == (found(made), made.metrics["answered"])
+    assert (NOTHING, 0) == (named(made.metrics), made.metrics["answered"])
     assert "nothing listens" in made.evidence
 
 

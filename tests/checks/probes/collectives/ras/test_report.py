@@ -47,20 +47,19 @@ def test_a_cut_answer_is_no_answer(tenth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "value"),
     [
-        {"communicators_count": 2},
-        {"communicators": None},
-        {"nccl_version": 3},
-        {"ras": None},
-        {"communicators": [{}]},
+        ("communicators_count", 2),
+        ("communicators", None),
+        ("nccl_version", 3),
+        ("ras", None),
+        ("communicators", [{}]),
     ],
 )
-def test_an_answer_of_another_form_is_refused(change: dict[str, object]) -> None:
-    value = json.loads(job_of(2).as_json())
-
+def test_an_answer_of_another_form_is_refused(name: str, value: object) -> None:
+    answer = json.loads(job_of(2).as_json())
     with pytest.raises(ReportError):
-        read(json.dumps({**value, **change}))
+        read(json.dumps({**answer, name: value}))
 
 
 @pytest.mark.parametrize("name", ["host", "pid", "nvml_dev", "status", "collective_counts", "rank"])

@@ -49,10 +49,8 @@ def test_every_file_lies_below_the_address(source: Path, tmp_path: Path) -> None
     url = found.upload_data(None, str(source), key_prefix="code")
     (source / "a.py").unlink()
 
-    assert {name: (tmp_path / file).read_text() for name, file in found.files.items()} == {
-        f"{url}a.py": "1\n",
-        f"{url}more/b.py": "2\n",
-    }
+    texts = {name: (tmp_path / file).read_text() for name, file in found.files.items()}
+    assert texts == {f"{url}a.py": "1\n", f"{url}more/b.py": "2\n"}
 
 
 def test_a_single_file_is_named_whole(source: Path, tmp_path: Path) -> None:
@@ -127,9 +125,8 @@ def test_a_function_may_make_the_trainer(tmp_path: Path, monkeypatch: pytest.Mon
 )
 def test_another_purpose_is_refused(mode: str, region: str) -> None:
     """Local mode, and another region than the gate's."""
-    with pytest.raises(
-        TrainerRefused, match=f"for {mode} in {region}, and the gate for a training job in us-east-1"
-    ):
+    refusal = f"for {mode} in {region}, and the gate for a training job in us-east-1"
+    with pytest.raises(TrainerRefused, match=refusal):
         child._require_fit(mode, region, "us-east-1")
 
 

@@ -64,17 +64,8 @@ def test_the_machines_are_the_gates_and_the_run_is_the_trainers() -> None:
     assert overlay(THEIRS, OURS, Work.CONFIRM) == {
         **THEIRS,
         "TrainingJobName": "tiny-train-1",
-        "AlgorithmSpecification": {
-            "TrainingImage": "training:1",
-            "TrainingInputMode": "FastFile",
-            "ContainerEntrypoint": ["gate"],
-            "ContainerArguments": ["--", "run"],
-        },
-        "InputDataConfig": [
-            {"ChannelName": "code"},
-            {"ChannelName": "sm_drivers"},
-            {"ChannelName": "prelaunch"},
-        ],
+        "AlgorithmSpecification": {**OURS["AlgorithmSpecification"], "TrainingInputMode": "FastFile"},
+        "InputDataConfig": [*THEIRS["InputDataConfig"], *OURS["InputDataConfig"]],
         "ResourceConfig": OURS["ResourceConfig"],
         "VpcConfig": OURS["VpcConfig"],
         "StoppingCondition": {"MaxRuntimeInSeconds": 600},
@@ -113,22 +104,18 @@ def test_trainer_overlay_refuses_keys_that_contradict_the_gate(path: str, value:
 
 def test_an_explicit_no_is_not_an_open_question() -> None:
     """A trainer that says no isolation does not get some."""
+    theirs = changed(THEIRS, "EnableNetworkIsolation", False)
+    ours = changed(OURS, "EnableNetworkIsolation", True)
     with pytest.raises(LaunchRejected, match="EnableNetworkIsolation is False there and True here"):
-        overlay(
-            changed(THEIRS, "EnableNetworkIsolation", False),
-            changed(OURS, "EnableNetworkIsolation", True),
-            Work.CONFIRM,
-        )
+        overlay(theirs, ours, Work.CONFIRM)
 
 
 def test_with_isolation_the_output_is_where_reports_are_looked_for() -> None:
     """No other way brings them; elsewhere is refused with both places."""
     ours = changed(OURS, "EnableNetworkIsolation", True)
-    theirs = {**THEIRS, "OutputDataConfig": {"CompressionType": "GZIP"}}
+    output = {"CompressionType": "GZIP"}
 
     with pytest.raises(LaunchRejected, match=r"s3://models/tiny.*s3://b/output"):
         overlay(THEIRS, ours, Work.CONFIRM)
-    assert overlay(theirs, ours, Work.CONFIRM)["OutputDataConfig"] == {
-        **OURS["OutputDataConfig"],
-        "CompressionType": "GZIP",
-    }
+    laid = overlay({**THEIRS, "OutputDataConfig": output}, ours, Work.CONFIRM)
+    assert laid["OutputDataConfig"] == {**OURS["OutputDataConfig"], **output}

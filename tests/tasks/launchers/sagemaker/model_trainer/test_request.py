@@ -67,8 +67,7 @@ def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmChildren]
 @pytest.fixture
 def warm(children: WarmChildren, monkeypatch: pytest.MonkeyPatch) -> None:
     """The children of this test are forks of one process that has imported the SDK."""
-    standing_in = {"Popen": children.popen, "TimeoutExpired": subprocess.TimeoutExpired}
-    names = {**vars(subprocess), **standing_in}
+    names = {**vars(subprocess), "Popen": children.popen}
     monkeypatch.setattr(request, "subprocess", SimpleNamespace(**names))
 
 
@@ -113,15 +112,11 @@ def test_trainer_request_takes_open_values_from_the_gate(
     said = first.body
 
     assert first == second
-    assert (said["RoleArn"], said["OutputDataConfig"]) == (
-        ROLE,
-        {"S3OutputPath": "s3://reports/gates/output", "CompressionType": "GZIP"},
-    )
+    output = {"S3OutputPath": "s3://reports/gates/output", "CompressionType": "GZIP"}
+    assert (said["RoleArn"], said["OutputDataConfig"]) == (ROLE, output)
     assert str(said["CheckpointConfig"]).count(stage) == 1
-    assert sorted(re.sub(r"-[0-9a-f]{16}/", "/", name) for name in ours) == [
-        "code/code/train.py",
-        "code/words/words.txt",
-    ]
+    names = sorted(re.sub(r"-[0-9a-f]{16}/", "/", name) for name in ours)
+    assert names == ["code/code/train.py", "code/words/words.txt"]
     assert words_of(said)[:2] == ("/bin/bash", "-c")
     assert capfd.readouterr().out == ""
 
@@ -131,15 +126,9 @@ def test_trainer_request_takes_open_values_from_the_gate(
     ("line", "said"),
     [
         ("a = boto3.client('sts').get_caller_identity()", "tried to reach .*sts.*Write the value"),
-        (
-            "a = trainer(source_code=SourceCode(command='true')); a.train()",
-            "calls train.. when it is imported",
-        ),
+        ("a = trainer(source_code=SourceCode(command='x')); a.train()", "calls train.. when it is imported"),
         ("a = trainer()", "no source_code"),
-        (
-            "a = trainer(sagemaker_session=None, role='other', source_code=3)",
-            "ValidationError.*`python -c .import asks.` shows",
-        ),
+        ("a = trainer(role='other', source_code=3)", "ValidationError.*`python -c .import asks.` shows"),
     ],
 )
 def test_trainer_that_cannot_be_used_is_rejected_with_the_reason(module: Path, line: str, said: str) -> None:

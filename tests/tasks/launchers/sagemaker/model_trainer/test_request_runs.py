@@ -68,12 +68,8 @@ def test_an_unmodified_model_trainer_trains(
         python = f'python = "{few_checks.interpreter(tmp_path / "python")}"'
         extra = json.dumps([few_checks.ADDS])
     (tmp_path / "gate.toml").write_text(GATE.format(python=python, extra=extra, policy=policy))
-    with stand_in(
-        tmp_path,
-        machines={"ml.m5.large": 2},
-        network="namespaces",
-        images={TRAINING: {"environment": ALONE, "working_directory": "/"}},
-    ) as cloud:
+    images = {TRAINING: {"environment": ALONE, "working_directory": "/"}}
+    with stand_in(tmp_path, {"ml.m5.large": 2}, network="namespaces", images=images) as cloud:
         for key, value in cloud.environment.items():
             monkeypatch.setenv(key, value)
         with few_checks.chosen() if few else nullcontext():

@@ -16,21 +16,21 @@ def streams(aws: Stubbed, *names: str, token: str = "", following: str = "") -> 
     """DescribeLogStreams gives these."""
     asked: dict[str, Any] = {"logGroupName": GROUP, "logStreamNamePrefix": f"{JOB}/algo-1-", "limit": 50}
     answer: dict[str, Any] = {"logStreams": [{"logStreamName": f"{JOB}/{name}"} for name in names]}
-    aws.logs.add_response(
-        "describe_log_streams",
-        answer | ({"nextToken": following} if following else {}),
-        asked | ({"nextToken": token} if token else {}),
-    )
+    answer |= {"nextToken": following} if following else {}
+    asked |= {"nextToken": token} if token else {}
+    aws.logs.add_response("describe_log_streams", answer, asked)
 
 
 def events(aws: Stubbed, stream: str, *lines: str, token: str = "", following: str = "b/1") -> None:
     """GetLogEvents gives these."""
-    asked = {"logGroupName": GROUP, "logStreamName": f"{JOB}/{stream}", "startFromHead": False}
-    aws.logs.add_response(
-        "get_log_events",
-        {"events": [{"message": line, "timestamp": 1} for line in lines], "nextBackwardToken": following},
-        asked | ({"nextToken": token} if token else {}),
-    )
+    asked: dict[str, Any] = {
+        "logGroupName": GROUP,
+        "logStreamName": f"{JOB}/{stream}",
+        "startFromHead": False,
+    }
+    asked |= {"nextToken": token} if token else {}
+    rows = [{"message": line, "timestamp": 1} for line in lines]
+    aws.logs.add_response("get_log_events", {"events": rows, "nextBackwardToken": following}, asked)
 
 
 def test_the_newest_life_speaks(aws: Stubbed) -> None:

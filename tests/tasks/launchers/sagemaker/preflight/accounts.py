@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from botocore.stub import Stubber
 
-from tasks.launchers.base import JobSpec, Plan, PreflightCheck, PreflightResult, Work
+from tasks.launchers.base import Plan, PreflightCheck, PreflightResult
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 from tasks.store.aws import AwsTimeouts
 from tests.fakes.sagemaker.account import MANIFEST, TRUST
+from tests.tasks.launchers.sagemaker.planning import CHECK
+from tests.tasks.launchers.sagemaker.stubbed import ACCOUNT, IMAGE, REGION, ROLE
 
-ACCOUNT, REGION = "123456789012", "us-east-1"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/prelaunch-execution"
 
 
 @dataclass(frozen=True)
@@ -48,34 +48,17 @@ def furnished(made: Clients) -> Account:
     return Account(made, vpc, subnet, group)
 
 
-def options(**changed: object) -> SageMakerOptions:
+def options(**changed: Any) -> SageMakerOptions:
     """The gate file's [cluster.options]."""
-    given = {
-        "region": REGION,
-        "image": f"{REGISTRY}/prelaunch:1",
-        "role_arn": ROLE,
-        "prefix": "s3://ml-bucket/gates",
-    }
-    return SageMakerOptions(**{**given, **changed})  # type: ignore[arg-type]
+    return replace(SageMakerOptions(REGION, IMAGE, ROLE, "s3://ml-bucket/gates"), **changed)
 
 
 def plans(chosen: SageMakerOptions, kind: str = "m5.large", nodes: int = 2) -> tuple[Plan, ...]:
     """The gate's check job, of fifteen minutes."""
-    job = JobSpec(
-        name="ours-20261122-000000-abcd-check-1",
-        command=("true",),
-        nodes=nodes,
-        ranks_per_node=1,
-        max_runtime_s=900,
-        files={"bundle.json": b"{}"},
-        environment={},
-        work=Work.CHECK,
-        instance_type=kind,
-    )
-    return (make_plan(job, chosen),)
+    return (make_plan(replace(CHECK, nodes=nodes, max_runtime_s=900.0, instance_type=kind), chosen),)
 
 
-def asked(kind: str = "m5.large", nodes: int = 2, **changed: object) -> Requirements:
+def asked(kind: str = "m5.large", nodes: int = 2, **changed: Any) -> Requirements:
     """What that gate asks."""
     chosen = options(**changed)
     return requirements_of(plans(chosen, kind, nodes), chosen)

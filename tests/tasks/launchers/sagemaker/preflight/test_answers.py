@@ -14,16 +14,15 @@ from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
 from tasks.launchers.sagemaker.preflight.probe import Probe, run_probes
 from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.store.aws import AwsRefused
-from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, answered, asked, looks
+from tests.tasks.launchers.sagemaker.preflight.accounts import answered, asked, looks
+from tests.tasks.launchers.sagemaker.stubbed import ACCOUNT
 
 OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
 
 PLAN_ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-november"
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-CALLER = (
-    "get_caller_identity",
-    {"Account": ACCOUNT, "Arn": f"arn:aws:iam::{ACCOUNT}:user/ops", "UserId": "AIDAEXAMPLE"},
-)
+OPS = {"Account": ACCOUNT, "Arn": f"arn:aws:iam::{ACCOUNT}:user/ops", "UserId": "AIDAEXAMPLE"}
+CALLER = ("get_caller_identity", OPS)
 
 
 @pytest.fixture(autouse=True)
@@ -56,12 +55,8 @@ TRAINING, POOL, EVERY, SIZE, TIME = (
     "Maximum number of instances per training job",
     "Longest run time for a training job",
 )
-P5: dict[str, Any] = {
-    "kind": "p5.48xlarge",
-    "nodes": 4,
-    "subnets": ("subnet-0123456789abcdef0",),
-    "security_group_ids": ("sg-0123456789abcdef0",),
-}
+VPC = {"subnets": ("subnet-0123456789abcdef0",), "security_group_ids": ("sg-0123456789abcdef0",)}
+P5: dict[str, Any] = {"kind": "p5.48xlarge", "nodes": 4, **VPC}
 
 
 LIMITS = _quota(SIZE, 20), _quota(TIME, 432_000)
@@ -98,21 +93,12 @@ def test_the_default_counts_where_the_account_has_no_quota_of_its_own() -> None:
 
 def test_a_training_that_may_run_longer_than_the_account_allows_is_wrong() -> None:
     """A week is more than AWS's default of five days: the training would be refused after its checks were paid for."""
-    rows = (
-        _quota(TRAINING, 4),
-        _quota(POOL, 4),
-        _quota(EVERY, 20),
-        _quota(SIZE, 20),
-        _quota(TIME, 432_000, "L-33A961FD"),
-    )
+    rows = *(_quota(name, 20) for name in (TRAINING, POOL, EVERY, SIZE)), _quota(TIME, 432_000, "L-33A961FD")
     wanted = dataclasses.replace(asked(**P5), run_s=604_800)
 
     found = quotas(wanted, answered(quotas=[_page(*rows)]))[-1]
 
-    assert (WRONG, "Longest run time for a training job: 432000 s, 604800 s wanted") == (
-        found.result,
-        found.message,
-    )
+    assert (WRONG, f"{TIME}: 432000 s, 604800 s wanted") == (found.result, found.message)
     assert "--quota-code L-33A961FD --desired-value 604800" in found.remedy
     assert "max_runtime_minutes" in found.remedy
 
@@ -127,11 +113,8 @@ def test_with_a_training_plan_nobody_knows_whether_the_quota_counts() -> None:
 
 def test_quota_look_without_permission_names_the_action_and_the_policy() -> None:
     """Not seen is neither ok nor wrong."""
-    found = run_probes(
-        (Probe("quota", quotas),),
-        asked(),
-        answered(quotas=[("list_service_quotas", "AccessDeniedException")]),
-    )
+    denied = answered(quotas=[("list_service_quotas", "AccessDeniedException")])
+    found = run_probes((Probe("quota", quotas),), asked(), denied)
 
     assert [("quota", UNSEEN)] == looks(found)
     assert "permission is missing: servicequotas:ListServiceQuotas" == found[0].message
@@ -145,15 +128,8 @@ def test_a_prefix_that_may_not_be_written_is_wrong() -> None:
     assert ([("S3 prefix", WRONG)], True) == (looks(found), "orchestrator-reports" in found[0].remedy)
 
 
-def test_a_prefix_that_may_not_be_read_is_wrong() -> None:
-    """No report would come back; the probe is removed all the same."""
-    calls = [("put_object", {}), ("get_object", "AccessDenied"), ("delete_object", {})]
-
-    assert [("S3 prefix", WRONG)] == looks(prefix(asked(), answered(s3=calls)))
-
-
-def test_a_probe_that_may_not_be_removed_is_named() -> None:
-    """It stays, and people are told where."""
+def test_a_prefix_that_may_not_be_read_is_wrong_and_a_probe_that_may_not_be_removed_is_named() -> None:
+    """No report would come back. The probe stays, and people are told where."""
     calls = [("put_object", {}), ("get_object", "AccessDenied"), ("delete_object", "AccessDenied")]
 
     found = prefix(asked(), answered(s3=calls))
@@ -165,15 +141,10 @@ def test_a_probe_that_may_not_be_removed_is_named() -> None:
 def test_a_session_is_asked_for_by_its_role() -> None:
     """The session's ARN lacks the role's path, which the simulation wants."""
     session = f"arn:aws:sts::{ACCOUNT}:assumed-role/ci/run-1"
-    role = {
-        "Path": "/teams/",
-        "RoleName": "ci",
-        "RoleId": "AROAEXAMPLEEXAMPLE",
-        "Arn": f"arn:aws:iam::{ACCOUNT}:role/teams/ci",
-        "CreateDate": NOW,
-    }
+    names = {"Path": "/teams/", "RoleName": "ci", "RoleId": "AROAEXAMPLEEXAMPLE"}
+    role = {**names, "Arn": f"arn:aws:iam::{ACCOUNT}:role/teams/ci", "CreateDate": NOW}
     made = answered(
-        sts=[("get_caller_identity", {**CALLER[1], "Arn": session})],
+        sts=[("get_caller_identity", {**OPS, "Arn": session})],
         iam=[("get_role", {"Role": role}), *[_decided("allowed")] * 5],
     )
 

@@ -34,9 +34,8 @@ def test_image_requirements_follow_from_the_catalogue() -> None:
 
     assert {"dcgmi", "nv-hostengine", "fi_info", "fi_pingpong", "torch"} == set(required)
     assert {"all_reduce_perf", "fio", "stress-ng", "dcgmi", "nv-hostengine"} == set(optional)
-    assert {"dcgm.diag", "dcgm.health"} <= set(required["dcgmi"]) and ("nccl.tests",) == optional[
-        "all_reduce_perf"
-    ]
+    assert {"dcgm.diag", "dcgm.health"} <= set(required["dcgmi"])
+    assert ("nccl.tests",) == optional["all_reduce_perf"]
 
 
 def test_a_check_that_the_gate_file_leaves_out_asks_for_nothing() -> None:
@@ -50,10 +49,7 @@ def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> No
     """In the job that checks and trains the image is the training's own."""
     (line,) = planned("sagemaker-p5-injob")[0].unverified
 
-    assert (PreflightResult.UNSEEN, True) == (
-        line.result,
-        line.message.startswith(f"{TRAINING}; each of these"),
-    )
+    assert PreflightResult.UNSEEN is line.result and line.message.startswith(f"{TRAINING}; each of these")
     assert "the verdict is CANNOT TELL: dcgmi (" in line.message and "dcgm.diag" in line.message
     assert "a WARN: all_reduce_perf (nccl.tests)" in line.message
     assert "FROM the prelaunch image" in line.remedy and "docs/sagemaker.md" in line.remedy

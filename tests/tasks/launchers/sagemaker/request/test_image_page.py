@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,19 +35,10 @@ def table() -> str:
 
 
 def _cell(tool: str, policies: list[Policy], required: bool) -> str:
-    return ", ".join(dict.fromkeys(_checks(tool, policies, required)))
-
-
-def _checks(tool: str, policies: list[Policy], required: bool) -> Iterator[str]:
-    for check in catalog.CATALOG:
-        for policy in policies:
-            line = policy.checks.get(check.name)
-            if (
-                tool in image_requirements.tools(check)
-                and line is not None
-                and line.may_be_left_out is not required
-            ):
-                yield f"`{check.name}`"
+    names = [check.name for check in catalog.CATALOG if tool in image_requirements.tools(check)]
+    lines = [(name, policy.checks.get(name)) for name in names for policy in policies]
+    found = [f"`{name}`" for name, line in lines if line and line.may_be_left_out is not required]
+    return ", ".join(dict.fromkeys(found))
 
 
 def test_the_page_has_the_table_of_the_catalogue() -> None:
