@@ -123,7 +123,8 @@ def examples_in(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example,
 def _line(text: str, key: str, value: str) -> int | None:
     """The line of the key, or of the value where the key stands in a table within another line."""
     lines = [line if not line.lstrip().startswith("#") else "" for line in text.splitlines()]
-    holding = [number for number, line in enumerate(lines, 1) if json.dumps(value) in line]
+    written = json.dumps(value, ensure_ascii=False)
+    holding = [number for number, line in enumerate(lines, 1) if written in line]
     number = line_of(text, re.sub(r"\[\d+\]", "", key))
     return number if number in holding else next(iter(holding), None)
 

@@ -171,7 +171,7 @@ def _split(assignment: str) -> tuple[list[str], object]:
         table = tomllib.loads(f"{key} = {text}")
     except tomllib.TOMLDecodeError:
         try:
-            table = tomllib.loads(f"{key} = {json.dumps(text)}")
+            table = tomllib.loads(f"{key} = {json.dumps(text, ensure_ascii=False)}")
         except tomllib.TOMLDecodeError as error:
             raise OverrideError(OVERRIDES, key.strip(), f"{key.strip()!r:.80} is no dotted key") from error
     keys: list[str] = []

@@ -79,7 +79,7 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
 def _machine(machine: DeclaredMachine) -> str:
     """The table [cluster.machine] with what is known."""
     given_values = {name: value for name, value in vars(machine).items() if value}
-    lines = [f"{name} = {json.dumps(value)}" for name, value in given_values.items()]
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given_values.items()]
     note = "# What a node has: docs/gate-file.md lists all keys, slurm-ib.toml shows those of InfiniBand."
     return "\n".join([note, "[cluster.machine]", *lines, "", ""])
 
@@ -185,8 +185,8 @@ def _changed(text: str, key: str, value: object) -> str:
     number = line_of(text, key)
     if last not in table or number is None or table[last] == value:
         return text
-    lines = text.splitlines()
-    lines[number - 1] = VALUE.sub(lambda match: match[1] + json.dumps(value), lines[number - 1], count=1)
+    lines, written = text.splitlines(), json.dumps(value, ensure_ascii=False)
+    lines[number - 1] = VALUE.sub(lambda match: match[1] + written, lines[number - 1], count=1)
     return "\n".join(lines)
 
 
