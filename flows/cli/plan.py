@@ -30,7 +30,7 @@ REFUSED = {PreflightResult.WRONG: Exit.REJECTED, PreflightResult.NO_CAPACITY: Ex
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GATE_FILE --set a.b=value --format text|json|shell --offline."""
+    """GATE_FILE --set a.b=value --format text|json|shell --offline --verbose."""
     add_gate_file(parser)
     add_set(parser)
     parser.add_argument(
@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--offline",
         action="store_true",
         help="read only the gate file: no credentials, no network, no preflight",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="show every check, cost, example and condition"
     )
 
 
@@ -67,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         from flows.cli.plan_text import plan_text
 
         made = forecast(context, advanced.ask_minutes)
-        write_stdout(plan_text(context, made, plans, lines, os.environ))
+        write_stdout(plan_text(context, made, plans, lines, os.environ, arguments.verbose))
     return _code(lines)
 
 

@@ -18,6 +18,7 @@ from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
 HOUR_S = 3600.0
+SHOWN_WARNINGS = 2
 # What a job is for.
 WORDS = {
     Work.COMMAND: "command",
@@ -40,9 +41,17 @@ def plan_text(
     plans: Sequence[Plan],
     lines: Sequence[PreflightCheck],
     environment: Mapping[str, str],
+    verbose: bool,
 ) -> str:
-    """The page: what is tested, what is wrong, then a section for each of the rest."""
+    """The answer in at most twelve lines; verbose: what is tested, what is wrong, then a section for each of the rest."""
     _, planned = plan_of(context.bundle("plan"))
+    head = [_summary(context, planned), *_obstacles(lines, None if verbose else SHOWN_WARNINGS)]
+    store = f"{context.address}{relative_note(context)}"
+    if not verbose:
+        answer = {**_answer(context, made, plans, lines, environment), "Results": store}
+        page = [*head, *(f"{name + ':':<10}{one_line(text, 400)}" for name, text in answer.items() if text)]
+        more = "--verbose shows every check, cost and condition"
+        return "\n".join([*page, f"Nothing was started. {more}; --format shell prints the requests.", ""])
     region = f" ({made.price_region})" if made.price_region else ""
     sections: dict[str, Iterable[str]] = {
         "Examples that you have to replace: until then the gate fails, or notifies nobody": [
@@ -58,13 +67,40 @@ def plan_text(
         "Jobs": map(_job, plans),
         "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in lines],
     }
-    store = f"Results are kept in {context.address}{relative_note(context)}."
-    page = [_summary(context, planned), *_obstacles(lines), store]
+    page = [*head, f"Results are kept in {store}."]
     for title, rows in sections.items():
         if shown := [f"  {one_line(row, 4000)}" for row in rows]:
             page += ["", title, *shown]
     page += ["", "Nothing was started. --format shell prints the requests, --format json everything."]
     return "\n".join(page) + "\n"
+
+
+def _answer(
+    context: GateContext,
+    made: Forecast,
+    plans: Sequence[Plan],
+    lines: Sequence[PreflightCheck],
+    environment: Mapping[str, str],
+) -> dict[str, str]:
+    """What the sections of the whole page come to, by name; "" for what there is not."""
+    examples = len(examples_of(context.gate, environment))
+    unseen = sum(line.result is PreflightResult.UNSEEN for line in lines)
+    wrong = len(_stopping(lines)) - 1
+    missing = (
+        f"{counted(wrong, 'more condition')} that would stop the gate" * (wrong > 0),
+        f"{counted(examples, 'example value')} to replace" * bool(examples),
+        f"{counted(unseen, 'condition')} that could not be looked at" * bool(unseen),
+    )
+    return {
+        "Time": "; ".join(_length(one) for one in made.stages if one.billed),
+        "Cost": "; ".join(
+            f"{_bounds(made, one)}, before the training" for one in made.placements if one.chosen
+        ),
+        "Jobs": ", ".join(plan.job.name for plan in plans),
+        "Notified": f"broken hardware: {_reach(context, environment, Audience.ONCALL)}; "
+        f"everything else: {_reach(context, environment, Audience.OWNER)}",
+        "Missing": "; ".join(filter(None, missing)),
+    }
 
 
 def _summary(context: GateContext, planned: Sequence[Planned]) -> str:
@@ -79,17 +115,22 @@ def _summary(context: GateContext, planned: Sequence[Planned]) -> str:
     return one_line(summary, 1200)
 
 
-def _obstacles(lines: Sequence[PreflightCheck]) -> Iterator[str]:
-    """What would stop the gate, or else the engine that gave no answer; then the warnings."""
-    stopping = [one for one in lines if one.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)]
+def _stopping(lines: Sequence[PreflightCheck]) -> list[PreflightCheck]:
+    return [one for one in lines if one.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)]
+
+
+def _obstacles(lines: Sequence[PreflightCheck], shown: int | None) -> Iterator[str]:
+    """What would stop the gate, or else the engine that gave no answer; then so many of the warnings, or all."""
+    stopping = _stopping(lines)
     unreachable = [one for one in lines if one.unreachable]
     if stopping:
         yield f"This gate would not start: {one_line(stopping[0].text, 1200)}"
     elif unreachable:
         yield f"The engine could not be asked: {one_line(unreachable[0].text, 1200)}"
-    for line in lines:
-        if line.result is PreflightResult.WARNING:
-            yield f"WARNING: {one_line(line.text, 1200)}"
+    warnings = [line for line in lines if line.result is PreflightResult.WARNING]
+    yield from (f"WARNING: {one_line(line.text, 1200)}" for line in warnings[:shown])
+    if more := len(warnings[shown:]) if shown else 0:
+        yield f"WARNING: {more} more"
 
 
 def relative_note(context: GateContext) -> str:
@@ -126,35 +167,43 @@ def _marked(context: GateContext, planned: Planned) -> str:
     return f"{planned.check} (not required)" if optional else planned.check
 
 
-def _stage(made: Forecast, stage: StageForecast) -> str:
+def _length(stage: StageForecast) -> str:
     about = "not known"
     if stage.about_s is not None:
         about = f"{'at least' if stage.is_least else 'about'} {_time(stage.about_s)}"
     limit = "no limit" if stage.at_most_s is None else f"at most {_time(stage.at_most_s)}"
+    return f"{stage.name}: {about}, {limit}"
+
+
+def _stage(made: Forecast, stage: StageForecast) -> str:
     if not stage.billed or stage.at_most_s is None:
-        return f"{stage.name}: {about}, {limit}"
-    amount = _amount(made.nodes * stage.at_most_s / HOUR_S, made.usd_per_node_hour)
-    return f"{stage.name}: {about}, {limit} for {amount}"
+        return _length(stage)
+    return f"{_length(stage)} for {_amount(made.nodes * stage.at_most_s / HOUR_S, made.usd_per_node_hour)}"
+
+
+def _bounds(made: Forecast, one: PlacementCost) -> str:
+    about = "not known"
+    if one.about_node_hours is not None:
+        about = f"{'at least' if one.is_least else 'about'} {_amount(one.about_node_hours, made.usd_per_node_hour)}"
+    return f"{about}, at most {_amount(one.at_most_node_hours, made.usd_per_node_hour)}"
 
 
 def _cost(made: Forecast, one: PlacementCost) -> str:
-    price, about, idle = made.usd_per_node_hour, "not known", "nothing"
-    if one.about_node_hours is not None:
-        about = f"{'at least' if one.is_least else 'about'} {_amount(one.about_node_hours, price)}"
+    price, idle = made.usd_per_node_hour, "nothing"
     if one.idle_at_most_node_hours:
         rate = "" if price is None else f", {made.nodes * price / 60:,.2f} USD per minute"
         idle = f"at most {_amount(one.idle_at_most_node_hours, price)}{rate}"
     again = f"; {one.again}" if one.again else ""
-    most = _amount(one.at_most_node_hours, price)
-    return f"{one.placement.value}: {about}, at most {most}, of which idle {idle}{again}"
+    return f"{one.placement.value}: {_bounds(made, one)}, of which idle {idle}{again}"
+
+
+def _reach(context: GateContext, environment: Mapping[str, str], side: Audience) -> str:
+    return ", then ".join(map(str, notifier_reach(context.gate.notify, side, environment))) or "nobody"
 
 
 def _notified(context: GateContext, environment: Mapping[str, str]) -> Iterator[str]:
-    notify, approval = context.gate.notify, context.gate.approval
-    oncall, owner = (
-        ", then ".join(map(str, notifier_reach(notify, side, environment))) or "nobody"
-        for side in (Audience.ONCALL, Audience.OWNER)
-    )
+    approval = context.gate.approval
+    oncall, owner = (_reach(context, environment, side) for side in (Audience.ONCALL, Audience.OWNER))
     yield f"a node or a link is broken: hardware on-call, through {oncall}"
     yield f"missing evidence, configuration, no machines, or the training failed: owner of the gate, through {owner}"
     if context.asks:
@@ -167,14 +216,7 @@ def _notified(context: GateContext, environment: Mapping[str, str]) -> Iterator[
 def _job(plan: Plan) -> str:
     calls = [f"{call.service} {call.operation}" for call in plan.calls]
     scripts = [one.argv[0] for one in plan.processes if one.script]
-    nodes = [one.node for one in plan.processes if one.node]
-    shown = f"{', '.join(nodes[:8])}{', ...' if len(nodes) > 8 else ''}"
-    kinds = {"process": "processes", "container": "containers"}
-    own = [
-        f"{len(nodes):,} {kind if len(nodes) == 1 else several} on this machine, as {shown}"
-        for kind, several in kinds.items()
-        if kind in {one.kind for one in plan.processes}
-    ]
+    own = [f"{one.kind} {one.node}" for one in plan.processes if one.node][:8]
     return f"{plan.job.name}: {WORDS[plan.job.work]}: {', '.join((*calls, *scripts, *own))}"
 
 

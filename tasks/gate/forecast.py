@@ -52,9 +52,7 @@ class PlacementCost:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The estimates for a whole gate. `training_usd` is for the hours that the gate file expects; `price_region` says of which region
-    the price is ("price of us-west-2"), "" where nobody said.
-    """
+    """The estimates for a whole gate. `price_region` says whose price it is ("price of us-west-2"), "" where nobody said."""
 
     nodes: int
     instance_type: str
@@ -63,7 +61,6 @@ class Forecast:
     price_region: str
     stages: tuple[StageForecast, ...]
     placements: tuple[PlacementCost, ...]
-    training_usd: float | None
 
 
 # What a second job may cost once more: see docs/sagemaker.md, Placements.
@@ -81,8 +78,6 @@ def forecast(context: GateContext, ask_minutes: int) -> Forecast:
     declared, price = context.declared, price_for(context.declared.instance_type, context.terms)
     usd = None if price is None else price.usd_per_node_hour
     answer_s = ask_minutes * 60.0 if context.asks else 0.0
-    expected = context.gate.training.expected_hours
-    trains = context.gate.training.command or context.gate.training.model_trainer
     return Forecast(
         nodes=declared.nodes,
         instance_type=declared.instance_type,
@@ -94,7 +89,6 @@ def forecast(context: GateContext, ask_minutes: int) -> Forecast:
             _spent(context, placement, idle_s, answer_s)
             for placement, idle_s in context.launcher.offers.items()
         ),
-        training_usd=usd * declared.nodes * expected if usd and expected and trains else None,
     )
 
 

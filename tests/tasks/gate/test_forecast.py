@@ -9,10 +9,9 @@ import pytest
 from checks.facts.durations import Devices, builtin_durations, duration_of
 from checks.facts.profile_options import OPTIONS
 from checks.model import Profile
-from tasks.gate.context import open_gate_context
 from tasks.gate.forecast import Forecast, forecast
-from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import Placement
+from tests.tasks.gate_file.gate_files import opened
 
 ROOT = Path(__file__).resolve().parents[3]
 GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
@@ -22,9 +21,7 @@ MINUTES = {2: 2, 3: 15}
 
 def made(name: str, *overrides: str) -> Forecast:
     """Of a shipped gate."""
-    path = ROOT / "deployments" / "gates" / f"{name}.toml"
-    request = GateRequest(gate_file=str(path), advanced=Advanced(overrides=list(overrides)))
-    return forecast(open_gate_context(request), 30)
+    return forecast(opened(ROOT / "deployments" / "gates" / f"{name}.toml", *overrides), 30)
 
 
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
@@ -99,9 +96,3 @@ def test_spot_machines_are_offered_no_pool() -> None:
     offered = [one.placement for one in made("sagemaker-p5-injob", "cluster.options.spot=true").placements]
 
     assert [Placement.IN_JOB, Placement.NONE] == offered
-
-
-def test_a_training_that_declares_its_hours_has_its_cost() -> None:
-    """110 hours of four machines."""
-    assert made("sagemaker-p5").training_usd == pytest.approx(4 * 110 * 63.296)
-    assert made("sagemaker-cpu").training_usd is None
