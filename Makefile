@@ -14,6 +14,7 @@
 #   make parallelcluster  aws-parallelcluster into build/, 184 MB, for the tests that ask its schema; `make test-long` does it too
 #   make freeze     write constraints.txt anew from .venv, after a dependency was changed
 #   make wheel      build the wheel into dist/
+#   make release    of a tagged commit: wheel, prelaunch.pyz, notes, SBOM and checksums into dist/
 #   make pictures   make the pictures of docs/ anew, or those in PICTURES; it takes minutes
 #   make licences   list the licence of everything that is installed; it needs no network
 #   make audit      list the known vulnerabilities of what is installed; it fails if it could not look them up
@@ -40,7 +41,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check quick pure lint test-long anywhere mutants format docs setup parallelcluster freeze wheel pictures licences audit clean
+.PHONY: gate test check quick pure lint test-long anywhere mutants format docs setup parallelcluster freeze wheel release pictures licences audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -117,6 +118,9 @@ wheel: .venv/core
 	@$(PIP) wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf build/lib build/bdist.*
 	@ls dist/*.whl
+
+release: .venv/all
+	@$(BIN)/python .ci/release.py
 
 pictures: .venv/all .venv/system
 	nice $(BIN)/python -m tests.browser.pictures docs $(PICTURES)

@@ -8,7 +8,7 @@
 #   RUNNER_TEMP        the folder of the environment
 set -euo pipefail
 
-release=0.1.0
+release=0.2.0
 python=${PRELAUNCH_PYTHON:-python3}
 extras=${PRELAUNCH_EXTRAS:-}
 package=${PRELAUNCH_PACKAGE:-}
