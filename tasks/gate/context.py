@@ -31,12 +31,11 @@ from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, terms_of
 from tasks.gate_file.folder import missing_name, path_of
-from tasks.gate_file.machines import require_known_type, require_own_machine, unfit_line
+from tasks.gate_file.machines import require_known_type, require_own_machine, topology_of, unfit_line
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
 from tasks.gate_file.references import options_from, policies_in, read_policy
 from tasks.gate_file.request import GateRequest
-from tasks.gate_file.topology import topology_of
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 from tasks.launchers.registry import kernel_log_of, kinds_with, launcher_for, options_of
 from tasks.reports.baseline import read_baseline

@@ -103,6 +103,9 @@ class Advanced(BaseModel):
     )
 
 
+GateFileName = Annotated[
+    str, Field(title="Gate file", min_length=1, max_length=4096, json_schema_extra=names_as_choices(0))
+]
 NOTE = "A note for people who read the record later. Optional."
 Note = Annotated[str, Field(max_length=500, title="Why this run", description=NOTE)]
 
@@ -112,12 +115,8 @@ class GateRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, title="Gate")
 
-    gate_file: str = Field(
-        title="Gate file",
-        description="The name of the gate file. It defines cluster, checks, policy and training.",
-        min_length=1,
-        max_length=4096,
-        json_schema_extra=names_as_choices(0),
+    gate_file: GateFileName = Field(
+        description="The name of the gate file. It defines cluster, checks, policy and training."
     )
     profile: Depth = Field(
         default="as the gate file says",
@@ -153,12 +152,8 @@ class RemedyRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, title="Remedy", json_schema_extra=hide_locations)
 
-    gate_file: str = Field(
-        title="Gate file",
-        description="The name of the gate file of the gate that condemned machines.",
-        min_length=1,
-        max_length=4096,
-        json_schema_extra=names_as_choices(0),
+    gate_file: GateFileName = Field(
+        description="The name of the gate file of the gate that condemned machines."
     )
     gate_id: str = Field(
         default="",

@@ -36,23 +36,15 @@ def tail(clients: Clients, job: str, host: str, last_bytes: int) -> str:
 
 def newest(clients: Clients, job: str, host: str) -> Stream | None:
     """The stream of the host's last start; None if it never printed anything. Raises LaunchError."""
-    streams: dict[int, str] = {}
+    streams, prefix = dict[int, str](), f"{job}/{host}-"
     token: dict[str, Any] = {}
     for _ in range(PAGES):
-        page = clients.call(
-            "logs",
-            "describe_log_streams",
-            _is_missing,
-            logGroupName=GROUP,
-            logStreamNamePrefix=f"{job}/{host}-",
-            limit=STREAMS,
-            **token,
-        )
+        page = _page(clients, "describe_log_streams", logStreamNamePrefix=prefix, limit=STREAMS, **token)
         if page is None:
             return None
         for stream in page.get("logStreams", ()):
             name = str(stream["logStreamName"])
-            epoch = re.fullmatch(r"\d+", name[len(f"{job}/{host}-") :])
+            epoch = re.fullmatch(r"\d+", name[len(prefix) :])
             if epoch:
                 streams[int(epoch[0])] = name
         if not page.get("nextToken"):
@@ -69,15 +61,7 @@ def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = ""
     text = ""
     token: dict[str, Any] = {}
     for _ in range(PAGES):
-        page = clients.call(
-            "logs",
-            "get_log_events",
-            _is_missing,
-            logGroupName=GROUP,
-            logStreamName=stream.name,
-            startFromHead=False,
-            **token,
-        )
+        page = _page(clients, "get_log_events", logStreamName=stream.name, startFromHead=False, **token)
         if page is None:
             return ""
         lines = [str(event.get("message", "")) for event in page.get("events", ())]
@@ -87,6 +71,11 @@ def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = ""
             break
         token = {"nextToken": following}
     return text.encode()[-last_bytes:].decode("utf-8", "replace") if last_bytes > 0 else ""
+
+
+def _page(clients: Clients, operation: str, **request: Any) -> Any:
+    """A page of an answer of CloudWatch Logs; None if there is no such log."""
+    return clients.call("logs", operation, _is_missing, logGroupName=GROUP, **request)
 
 
 def _is_missing(refusal: AwsRefused) -> bool:
