@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 # Where a version of Prelaunch may stand: a requirement, the name of a wheel, the tag of an image, and two assignments.
 NAMED = re.compile(
-    r"\bprelaunch(?:-worker)?(?:\[[a-z,]+\])?(?:==|:|-)(\d+\.\d+\.\d+)|^release=(\S+)|^ENGINE = \"(.+)\"",
+    r"\bprelaunch(?:-worker)?(?:\[[a-z,]+\])?(?:==|:|-)(\d+\.\d[\d.]*)|^release=(\S+)|^ENGINE = \"(.+)\"",
     re.M,
 )
 NOT_SHIPPED = {"docs", "test", "dev"}
@@ -64,7 +64,8 @@ def obstacles(root: Path) -> Iterator[str]:
 
 
 def _output(root: Path, *command: str) -> str:
-    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    """What a command prints; its errors go to stderr. Raises CalledProcessError."""
+    return subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def release(root: Path) -> None:
@@ -82,29 +83,11 @@ def release(root: Path) -> None:
     environment = root / "build" / "release"
     _output(root, python, "-m", "venv", "--clear", "--without-pip", str(environment))
     shipped = ",".join(sorted(set(extras) - NOT_SHIPPED))
-    install = (
-        python,
-        "-m",
-        "pip",
-        "--python",
-        str(environment),
-        "install",
-        "--quiet",
-        "--constraint",
-        "constraints.txt",
-    )
-    _output(root, *install, "torch")
-    _output(root, *install, f"{wheel}[{shipped}]")
-    sbom = (
-        python,
-        "-m",
-        "cyclonedx_py",
-        "environment",
-        "--pyproject",
-        "pyproject.toml",
-        "--output-reproducible",
-    )
-    _output(root, *sbom, "--output-file", f"dist/prelaunch-{version}.cdx.json", str(environment))
+    install = f"{python} -m pip --python {environment} install --quiet --constraint constraints.txt"
+    _output(root, *install.split(), "torch")
+    _output(root, *install.split(), f"{wheel}[{shipped}]")
+    sbom = "-m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible --output-file"
+    _output(root, python, *sbom.split(), f"dist/prelaunch-{version}.cdx.json", str(environment))
 
     files = sorted(dist.iterdir())
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]

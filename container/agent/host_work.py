@@ -30,6 +30,7 @@ from container.agent.machine import dcgm_host_engine, pool_token
 from container.agent.settings import Verb
 from container.agent.supervisor import Signals
 
+# How often an answer is looked for: here, whether the checks ask, and then at its place.
 LOOK_S = 0.5
 FIRST_S, MOST_S = 2.0, 15.0
 

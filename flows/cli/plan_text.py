@@ -18,7 +18,7 @@ from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
 HOUR_S = 3600.0
-SHOWN_WARNINGS = 2
+SHOWN_WARNINGS, SHOWN_NODES = 2, 8
 # What a job is for.
 WORDS = {
     Work.COMMAND: "command",
@@ -46,7 +46,7 @@ def plan_text(
     """The answer in at most twelve lines; verbose: what is tested, what is wrong, then a section for each of the rest."""
     _, planned = plan_of(context.bundle("plan"))
     head = [_summary(context, planned), *_obstacles(lines, None if verbose else SHOWN_WARNINGS)]
-    store = f"{context.address}{relative_note(context)}"
+    store = one_line(f"{context.address}{relative_note(context)}", 400)
     if not verbose:
         answer = {**_answer(context, made, plans, lines, environment), "Results": store}
         page = [*head, *(f"{name + ':':<10}{one_line(text, 400)}" for name, text in answer.items() if text)]
@@ -85,7 +85,7 @@ def _answer(
     """What the sections of the whole page come to, by name; "" for what there is not."""
     examples = len(examples_of(context.gate, environment))
     unseen = sum(line.result is PreflightResult.UNSEEN for line in lines)
-    wrong = len(_stopping(lines)) - 1
+    wrong, placements = len(_stopping(lines)) - 1, [one for one in made.placements if one.chosen]
     missing = (
         f"{counted(wrong, 'more condition')} that would stop the gate" * (wrong > 0),
         f"{counted(examples, 'example value')} to replace" * bool(examples),
@@ -93,9 +93,7 @@ def _answer(
     )
     return {
         "Time": "; ".join(_length(one) for one in made.stages if one.billed),
-        "Cost": "; ".join(
-            f"{_bounds(made, one)}, before the training" for one in made.placements if one.chosen
-        ),
+        "Cost": "; ".join(f"{_bounds(made, one)}, before the training" for one in placements),
         "Jobs": ", ".join(plan.job.name for plan in plans),
         "Notified": f"broken hardware: {_reach(context, environment, Audience.ONCALL)}; "
         f"everything else: {_reach(context, environment, Audience.OWNER)}",
@@ -216,8 +214,11 @@ def _notified(context: GateContext, environment: Mapping[str, str]) -> Iterator[
 def _job(plan: Plan) -> str:
     calls = [f"{call.service} {call.operation}" for call in plan.calls]
     scripts = [one.argv[0] for one in plan.processes if one.script]
-    own = [f"{one.kind} {one.node}" for one in plan.processes if one.node][:8]
-    return f"{plan.job.name}: {WORDS[plan.job.work]}: {', '.join((*calls, *scripts, *own))}"
+    own = [f"{one.kind} {one.node}" for one in plan.processes if one.node]
+    more = f" and {len(own) - SHOWN_NODES} more" * (len(own) > SHOWN_NODES)
+    return (
+        f"{plan.job.name}: {WORDS[plan.job.work]}: {', '.join((*calls, *scripts, *own[:SHOWN_NODES]))}{more}"
+    )
 
 
 def _price(made: Forecast) -> str:

@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     os.environ.update({**TOLD, **os.environ, **gates})  # for the processes of the runs
     try:
         # Prefect's runner keeps files in a folder of one name for all users of a machine: here it gets a folder of its own.
-        with tempfile.TemporaryDirectory(prefix="prelaunch-serve-") as tempfile.tempdir:
+        with tempfile.TemporaryDirectory(prefix="prelaunch-serve-", ignore_cleanup_errors=True) as folder:
+            tempfile.tempdir = folder
             Foreground(lambda: _serve(arguments.limit)).run()
     except FlowInterrupted as error:
         ignore_signals()
@@ -71,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         reason = "the server requires a password. Set PREFECT_API_AUTH_STRING." if locked else error
         write_stderr(f"prelaunch: the Prefect server at {_url()} failed: {reason}")
         return int(Exit.NO_CAPACITY)
+    finally:
+        tempfile.tempdir = None
     return int(Exit.GO)
 
 

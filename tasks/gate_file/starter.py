@@ -79,7 +79,7 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
 def _machine(machine: DeclaredMachine) -> str:
     """The table [cluster.machine] with what is known."""
     given_values = {name: value for name, value in vars(machine).items() if value}
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given_values.items()]
+    lines = [f"{name} = {json.dumps(value)}" for name, value in given_values.items()]
     note = "# What a node has: docs/gate-file.md lists all keys, slurm-ib.toml shows those of InfiniBand."
     return "\n".join([note, "[cluster.machine]", *lines, "", ""])
 

@@ -15,9 +15,12 @@ import re
 import socket
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slack_sdk.socket_mode.builtin import SocketModeClient
+from slack_sdk.socket_mode.client import BaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
 
 from checks.runner.deadline import NotInTime, limited
 from tasks.notifiers.base import NotifyError
@@ -32,10 +35,6 @@ from tasks.slackbot.prefect_client import PrefectError, PrefectRuns
 from tasks.text.inert import one_line
 from tasks.text.redact import REMOVED, redact
 
-if TYPE_CHECKING:
-    from slack_sdk.socket_mode.client import BaseSocketModeClient
-    from slack_sdk.socket_mode.request import SocketModeRequest
-
 LOG = logging.getLogger("prelaunch.slack")
 REMEMBERED = 10_000
 HELLO_S = 10.0
@@ -49,7 +48,10 @@ LINE = 1000
 
 
 class Envelopes:
-    """The listener of a Socket Mode client."""
+    """The listener of a Socket Mode client: each envelope is acknowledged and carried out once.
+
+    slack-sdk calls it in threads of its own, never in the socket's.
+    """
 
     def __init__(self, answering: ApprovalHandler, commands: Commands) -> None:
         self._answering, self._commands = answering, commands
@@ -94,8 +96,6 @@ class Envelopes:
 def _acknowledge(
     client: BaseSocketModeClient, request: SocketModeRequest, body: dict[str, Any] | None = None
 ) -> None:
-    from slack_sdk.socket_mode.response import SocketModeResponse
-
     try:
         client.send_socket_mode_response(SocketModeResponse(request.envelope_id, body))
     except Exception as error:  # noqa: BLE001 - the connection was replaced just now: Slack delivers the envelope again

@@ -1,8 +1,8 @@
 """How often rules that compare machines name good nodes, and how many slow nodes they find. Simulated, not measured.
 
-`python -m tests.benchmarks.relative_rules [--fleets 10] [--seed 1] [--spreads 0.02]` makes fleets of 300 nodes in which 15 are slow,
-judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a table: slow nodes
-found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
+`python -m tests.benchmarks.relative_rules [--fleets 10] [--nodes 300] [--seed 1] [--spreads 0.02] [--bad 15]` makes fleets in which so
+many nodes are slow, judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a
+table: slow nodes found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
 
 values    37 values per node, as in tests/benchmarks/fleet.py; a slow node is slow in the 6 values of one check
 gpus      8 GPUs per node with 6 values each; a slow node is slow on all GPUs in the 2 values of one check
@@ -32,7 +32,7 @@ from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Declared, Observation, Outcome, node_of
 from checks.policy import FALSE_NAMES, CheckPolicy, OnWarn, Over, Policy, Rule
 
-NODES, BAD = 300, 15
+BAD = 15
 FIXED = 0.05
 NOISES = (0.01, 0.02, 0.03)
 FAULTS = (0.05, 0.10, 0.20)
@@ -40,8 +40,9 @@ FAULTS = (0.05, 0.10, 0.20)
 VALUES: Mapping[str, int] = {"gemm": 6, "memory": 6, "transfer": 5, "health": 10, "host": 4, "collective": 6}
 GPUS: Mapping[str, int] = {"memory": 2, "gemm": 2, "step": 2}
 
-# (check, metric) -> subject -> value; a healthy machine's mean is 1
-Cells = dict[tuple[str, str], dict[str, float]]
+Cells = dict[
+    tuple[str, str], dict[str, float]
+]  # (check, metric) -> subject -> value; a healthy machine's mean is 1
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,13 @@ DRAWS: Mapping[str, Draw] = {
 }
 
 
-def fleet(world: World, noise: float, fault: float, draw: Draw, seed: int) -> tuple[Cells, frozenset[str]]:
+def fleet(
+    world: World, nodes: int, noise: float, fault: float, draw: Draw, seed: int, bad: int = BAD
+) -> tuple[Cells, frozenset[str]]:
     """The values of a fleet, and its slow nodes. The same seed gives the same fleet."""
     chance = random.Random(seed)
-    names = [f"node-{index}" for index in range(NODES)]
-    slow = frozenset(chance.sample(names, BAD if fault else 0))
+    names = [f"node-{index}" for index in range(nodes)]
+    slow = frozenset(chance.sample(names, bad if fault else 0))
     own = {name: chance.gauss(0.0, 1.0) for name in names}
     checks = sorted(world.checks)
     where = {name: checks[chance.randrange(len(checks))] for name in sorted(slow)}
@@ -180,8 +183,13 @@ def ours(cells: Cells, ranks: int) -> frozenset[str]:
 
 def _rows(check: str, metrics: Sequence[str], cells: Cells) -> Iterator[Observation]:
     for subject in cells[check, metrics[0]]:
-        values = {metric: cells[check, metric][subject] for metric in metrics}
-        yield Observation(check, subject, Outcome.MEASURED, 1.0, values)
+        yield Observation(
+            check,
+            subject,
+            Outcome.MEASURED,
+            1.0,
+            {metric: cells[check, metric][subject] for metric in metrics},
+        )
 
 
 def _rules(metrics: Sequence[str], ranks: int) -> Iterator[Rule]:
@@ -192,37 +200,51 @@ def _rules(metrics: Sequence[str], ranks: int) -> Iterator[Rule]:
             yield Rule(metric, "shipped", Over.FLEET, warn_below=0.95, fail_below=0.9, deviations=3.5)
 
 
-def measure(world: World, noise: float, fault: float, draw: Draw, seeds: Sequence[int]) -> list[str]:
+def measure(
+    world: World, nodes: int, noise: float, fault: float, draw: Draw, seeds: Sequence[int], bad: int
+) -> list[str]:
     """A row of the table: of each rule the slow nodes that it found, and the good ones that it named."""
-    found = [[0, 0], [0, 0], [0, 0]]
+    found = {name: [0, 0] for name in ("ours", "superbench", "fixed")}
     for seed in seeds:
-        cells, slow = fleet(world, noise, fault, draw, seed)
-        rules = (ours(cells, world.ranks), superbench(cells), fixed(cells))
-        for row, named in zip(found, rules, strict=True):
-            row[0] += len(named & slow)
-            row[1] += len(named - slow)
-    return [f"{hits}/{false}" for hits, false in found]
+        cells, slow = fleet(world, nodes, noise, fault, draw, seed, bad)
+        for name, named in (
+            ("ours", ours(cells, world.ranks)),
+            ("superbench", superbench(cells)),
+            ("fixed", fixed(cells)),
+        ):
+            found[name][0] += len(named & slow)
+            found[name][1] += len(named - slow)
+    return [f"{hits}/{false}" for hits, false in found.values()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--fleets", type=int, default=10)
+    parser.add_argument("--nodes", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bad", type=int, default=BAD)
+    parser.add_argument("--worlds", default=",".join(world.name for world in WORLDS))
+    parser.add_argument("--noises", default=",".join(DRAWS))
     parser.add_argument("--spreads", default=",".join(f"{noise:g}" for noise in NOISES))
+    parser.add_argument("--faults", default="")
     asked = parser.parse_args(argv)
     seeds = range(asked.seed * 1000, asked.seed * 1000 + asked.fleets)
-    fleets = f"{asked.fleets} fleets of {NODES} nodes"
-    print(f"slow nodes found of {BAD * asked.fleets} / good nodes named, {fleets}\n")
-    print("| world | noise | fault | Prelaunch | SuperBench | fixed 5 % |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
-    for world in WORLDS:
-        for kind, draw in DRAWS.items():
+    print(
+        f"slow nodes found of {asked.bad * asked.fleets} / good nodes named, {asked.fleets} fleets of {asked.nodes} nodes\n"
+    )
+    print(
+        "| world | noise | fault | Prelaunch | SuperBench | fixed 5 % |\n| --- | --- | ---: | ---: | ---: | ---: |"
+    )
+    for world in (world for world in WORLDS if world.name in asked.worlds.split(",")):
+        for kind in asked.noises.split(","):
             for noise in map(float, asked.spreads.split(",")):
-                for fault in (0.0, *FAULTS) if kind == "normal" else (0.0, 0.10):
-                    row = measure(world, noise, fault, draw, seeds)
-                    cells = (world.name, f"{kind} {noise:.0%}", f"{fault:.0%}", *row)
-                    print(f"| {' | '.join(cells)} |", flush=True)
+                usual = (0.0, *FAULTS) if kind == "normal" else (0.0, 0.10)
+                for fault in map(float, asked.faults.split(",")) if asked.faults else usual:
+                    row = measure(world, asked.nodes, noise, fault, DRAWS[kind], seeds, asked.bad)
+                    print(
+                        f"| {world.name} | {kind} {noise:.0%} | {fault:.0%} | {' | '.join(row)} |", flush=True
+                    )
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import pytest
 
 from checks.model import Cause, Level, Observation
 from checks.probes.host import environment, mounts
-from checks.probes.host.environment_rules import KNOWN
+from checks.probes.host.environment_rules import FAMILIES, KNOWN
 from tests.corpus.case import Case, Observe, Sort, cases_of, context, observed
 
 CONFIGURATION = Cause.CONFIGURATION
@@ -72,7 +73,8 @@ def linted(
         (tmp_path / ".nccl.conf").write_text(conf)
         with pytest.MonkeyPatch.context() as patch:
             known = {name for known in KNOWN for name in known.names.split()}
-            for name in (*known, environment.FILE_VARIABLE):
+            ours = [name for name in os.environ if name.startswith(FAMILIES)]
+            for name in (*known, *ours, environment.FILE_VARIABLE):
                 patch.delenv(name, raising=False)
             for name, value in variables.items():
                 patch.setenv(name, value)

@@ -25,6 +25,7 @@ from tests.flows.pools import fake_gate
 from tests.flows.reapers import failed_actions
 from tests.waiting import until
 from tests.world import ROOT, World
+from tests.world_processes import tail
 
 DOCS = ROOT / "docs" / "server.md"
 ABOUT = (None, "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
@@ -210,7 +211,7 @@ def _of_gate(world: World, event: GateEvent, gate_id: str) -> dict[str, Any]:
     def there() -> list[dict[str, Any]]:
         return [one for one in world.events(event.value) if one["payload"]["gate_id"] == gate_id]
 
-    return until(there, f"{event.value} of {gate_id}", 15, 0.2)[0]
+    return until(there, lambda: f"{event.value} of {gate_id}\n{tail(world.log)}", 15, 0.2)[0]
 
 
 def _started(world: World, deployment: str) -> dict[str, Any]:
@@ -220,4 +221,4 @@ def _started(world: World, deployment: str) -> dict[str, Any]:
     def there() -> list[dict[str, Any]]:
         return list(world.api.post("/flow_runs/filter", json=body).json())
 
-    return until(there, "the deployment was started", 15, 0.2)[0]
+    return until(there, lambda: f"the deployment was started\n{tail(world.log)}", 15, 0.2)[0]

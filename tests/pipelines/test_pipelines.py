@@ -237,6 +237,7 @@ def test_gitlab_runs_the_same_script() -> None:
     assert script.partition(MARK)[2].partition("END_OF_GATE_SH")[0] == SCRIPT.read_text()
     assert (job["allow_failure"], job["artifacts"]["when"]) == ("false", "always")
     assert job["artifacts"]["reports"]["junit"] == f"{job['variables']['PRELAUNCH_OUT']}/junit.xml"
+    assert job["variables"]["PRELAUNCH_PACKAGE"] == f"prelaunch=={ENGINE}"
 
 
 SAYS_GO = """printf '{\n  "decision": "passed",\n  "x": "%s"\n}\n' "$*"

@@ -109,8 +109,9 @@ def unplanned(check: str, skip: Skip | None) -> Change:
 
 def third(value: Value) -> Value:
     """A third of the first GPU's rate, or of the only one."""
-    numbers = (item for item in (value if isinstance(value, tuple) else ()) if isinstance(item, (int, float)))
-    return tuple(item / 3 for item in numbers) or value
+    if not isinstance(value, tuple):
+        return value
+    return tuple(item / 3 for item in value if isinstance(item, (int, float)))
 
 
 def culprit(tmp_path: Path) -> Verdict:

@@ -42,9 +42,9 @@ class Network:
     addresses: tuple[str, ...]
 
 
-def lacks_rights() -> str:
+def lacks_rights(status: Path = Path("/proc/self/status")) -> str:
     """Why this process may make no namespaces and mounts, or ""."""
-    held = re.search(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    held = re.search(r"^CapEff:\s*(\w+)", status.read_text(), re.MULTILINE)
     if os.geteuid() != 0 or held is None or int(held[1], 16) & CAPABILITIES != CAPABILITIES:
         return "network namespaces need root with CAP_SYS_ADMIN and CAP_NET_ADMIN (a container: --privileged)"
     return ""
@@ -52,9 +52,8 @@ def lacks_rights() -> str:
 
 def unavailable() -> str:
     """Why this process can make no namespaces, or ""."""
-    if reason := lacks_rights():
-        return reason
-    return "" if shutil.which("ip") else "the program `ip` is missing (Debian: apt-get install iproute2)"
+    missing = "the program `ip` is missing (Debian: apt-get install iproute2)"
+    return lacks_rights() or ("" if shutil.which("ip") else missing)
 
 
 def switch(name: str) -> str:

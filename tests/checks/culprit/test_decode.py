@@ -167,6 +167,7 @@ def test_link_odds_need_two_bad_visits_of_three() -> None:
         # Eight tests of two nodes at one time.
         (ranks(16, 4), {(a, b) for a, b in all_pairs(ranks(16, 4)) if {a // 4, b // 4} == {2, 9}}),
     ],
+    ids=["a test", "a pair", "a part of a node's tests", "two nodes at one time"],
 )
 def test_decoder_clears_tests_that_were_bad_once_when_measured_again(
     parts: tuple[Endpoint, ...], bad: set[tuple[int, int]]

@@ -60,6 +60,7 @@ def test_half_slow_is_the_fabric() -> None:
         # Where every third test is bad at random, nobody is picked out.
         *(matrix(nodes(16), _at_random(percent)) for percent in (27, 33, 45)),
     ],
+    ids=["most nodes", "two rails of three", "three rails of four", "a cut", "27 %", "33 %", "45 %"],
 )
 def test_most_parts_slow_is_the_fabric(made: Matrix) -> None:
     """No part is picked out."""

@@ -17,8 +17,8 @@ LINKS = Rule("links", "the table", fact="nvlinks", each="gpus")
 P5 = ReadOptions(Declared("p5.48xlarge", 1, 8, 8))
 
 
-def policy(*rules: Rule, check: str = "a.check") -> Policy:
-    return Policy("p", ("p5.48xlarge",), OnWarn.GO, 0.25, {check: CheckPolicy(rules=rules)})
+def policy(*rules: Rule, on_warn: OnWarn = OnWarn.GO, check: str = "a.check") -> Policy:
+    return Policy("p", ("p5.48xlarge",), on_warn, 0.25, {check: CheckPolicy(rules=rules)})
 
 
 def reading(metrics: dict[str, Value], lines: dict[str, str] | None = None, *unread: str) -> Reading:
@@ -162,6 +162,17 @@ def test_a_policy_for_other_types_cannot_judge() -> None:
     asked = ReadOptions(Declared("g5.xlarge", 1, 1, 1))
 
     assert Answer.CANNOT_TELL is judged(reading({"wrong": 0}), policy(WRONG), asked).verdict.answer
+
+
+def test_a_warning_means_what_the_policy_says() -> None:
+    """Refused where it refuses."""
+    warn = Rule("wrong", "s", warn_above=0)
+    answers = [
+        judged(reading({"wrong": 1}), policy(warn, on_warn=way)).verdict.answer
+        for way in (OnWarn.GO, OnWarn.REFUSE, OnWarn.ASK)
+    ]
+
+    assert [Answer.GO, Answer.NO_GO, Answer.ASK] == answers
 
 
 def test_the_order_of_findings_is_the_readings() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tasks.gate_file import starter
 from tasks.gate_file.folder import SHIPPED
 from tasks.reports.schema import GATE_PATH
 from tests.flows.cli.conftest import Run
@@ -139,6 +140,13 @@ def test_a_file_that_names_the_installation_says_so(run: Run, tmp_path: Path) ->
     text = Path("root.toml").read_text()
     assert "this installation" not in err and str(Path(__file__).parents[3]) not in text
     assert text.startswith("#:schema ./deployments/schemas/gate.schema.json\n")
+
+
+def test_a_value_with_letters_of_another_script_is_valid_toml() -> None:
+    """As the folder of an installation may have. JSON's own form of a character beyond 65,535 is none of TOML's."""
+    text = starter._changed('[policy]\nfile = "a"  # a comment', "policy.file", "/srv/Prüf 😀")
+
+    assert {"policy": {"file": "/srv/Prüf 😀"}} == tomllib.loads(text)
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,28 @@ def test_the_answer_has_twelve_lines_at_most(
     assert ["Time", "Cost", "Jobs", "Notified", "Missing", "Results"] == [
         line.partition(":")[0] for line in lines[-7:-1]
     ]
+    jobs = [job.name for job in planned_jobs(context)]
+    assert [f"Jobs:     {', '.join(jobs)}", "Notified: broken hardware: log; everything else: log"] == lines[
+        -5:-3
+    ]
     assert "1 more condition that would stop the gate; " in lines[-3]
     assert lines[-3].endswith("1 condition that could not be looked at")
+
+
+def test_the_answer_says_who_is_notified_of_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hardware on-call of broken hardware, the gate's owner of the rest."""
+    monkeypatch.setattr("flows.cli.plan_text.notifier_reach", lambda notify, side, environment: (side.value,))
+    lines = page(open_gate_context(GateRequest(gate_file=str(LOCAL))), verbose=False)
+
+    assert "Notified: broken hardware: oncall; everything else: owner" in lines
+
+
+def test_a_job_of_many_nodes_says_how_many_it_leaves_out() -> None:
+    """Eight are named."""
+    advanced = Advanced(overrides=["cluster.declared.nodes=9"])
+    text = "\n".join(page(open_gate_context(GateRequest(gate_file=str(LOCAL), advanced=advanced))))
+
+    assert 2 == text.count("process node-6, process node-7 and 1 more\n")
 
 
 def test_nodes_in_containers_are_called_so(tmp_path: Path) -> None:
@@ -161,13 +181,16 @@ def test_the_exit_code_says_whether_the_gate_would_start(
     assert 0 == main(["plan", str(LOCAL), "--format", "json", "--offline"])
 
 
-def test_hostile_names_are_inert() -> None:
-    """Whatever a policy, a preflight or a node is called."""
+@pytest.mark.parametrize("verbose", [False, True])
+def test_hostile_names_are_inert(verbose: bool) -> None:
+    """Whatever a policy, a preflight, a store or a node is called."""
     hostile = "\x1b[31m\u202e[red]<b>" + "x" * 10_000
     context = open_gate_context(GateRequest(gate_file=str(LOCAL)))
     declared = replace(context.declared, node_names=(hostile, "b"))
-    context = replace(context, policy=replace(context.policy, name=hostile), declared=declared)
-    text = "\n".join(page(context, PreflightCheck(hostile, PreflightResult.WRONG, hostile)))
+    policy = replace(context.policy, name=hostile)
+    context = replace(context, policy=policy, declared=declared, address=hostile)
+    wrong = PreflightCheck(hostile, PreflightResult.WRONG, hostile)
+    text = "\n".join(page(context, wrong, verbose=verbose))
 
     assert "\x1b" not in text and "\u202e" not in text and "[red]<b>" in text
     assert len(text) < 30_000
@@ -268,11 +291,20 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: Captured) -> No
     """As text and as JSON, labelled as estimates."""
     path = str(GATES / f"{P5}.toml")
 
+    assert 0 == main(["plan", path, "--offline"])
+    answer = capsys.readouterr().out
     assert 0 == main(["plan", path, "--offline", "--verbose"])
     text = capsys.readouterr().out
     assert 0 == main(["plan", path, "--offline", "--format", "json"])
     estimate = json.loads(capsys.readouterr().out)["estimate"]
 
+    lines = (
+        "Time:     checks, profile standard: at least 3.0 min, at most 30.0 min; idle pool: not known, at most 60.0 min; "
+        "training: about 110.0 h, at most 120.0 h\n",
+        "Cost:     at least 12.66 USD (0.20 node-hours), at most 379.78 USD (6.00 node-hours), before the training\n",
+        "Missing:  8 example values to replace; ",
+    )
+    assert [1, 1, 1] == [answer.count(f"\n{line}") for line in lines], answer
     assert "Stages: estimates, not measurements of this cluster" in text
     assert "  63.296 USD per node and hour (AWS Price List API" in text
     assert "Cost before the training (price of us-west-2)" in text

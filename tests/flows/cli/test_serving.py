@@ -176,9 +176,8 @@ def test_serve_cancels_running_gates_with_their_jobs(
 ) -> None:
     """A terminal's Ctrl-C reaches the flow as well; either way no node and no lease is left, and the run is not Running."""
     write_cluster(tmp_path, "laptop", "hang")
-    (
-        tmp_path / "runner_storage"
-    ).touch()  # Prefect's folder, as unusable as that of another user who served before
+    # Prefect's folder, as unusable as that of another user who served before.
+    (tmp_path / "runner_storage").touch()
     with serving(world, tmp_path, TMPDIR=str(tmp_path)) as (process, log):
         run = world.start(deployment_of(log, "gate"), {"request": {"gate_file": "laptop"}})
         nodes = "laptop/store/**/nodes/*/runs"

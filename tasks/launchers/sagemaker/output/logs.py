@@ -13,7 +13,6 @@ from typing import Any
 
 from tasks.launchers.report_lines import MARK
 from tasks.launchers.sagemaker.api import Clients
-from tasks.store.aws import AwsRefused
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 STREAMS = 50  # the most that DescribeLogStreams gives at once (CloudWatch Logs API Reference)
@@ -75,11 +74,7 @@ def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = ""
 
 def _page(clients: Clients, operation: str, **request: Any) -> Any:
     """A page of an answer of CloudWatch Logs; None if there is no such log."""
-    return clients.call("logs", operation, _is_missing, logGroupName=GROUP, **request)
-
-
-def _is_missing(refusal: AwsRefused) -> bool:
-    return refusal.is_missing
+    return clients.call("logs", operation, lambda refusal: refusal.is_missing, logGroupName=GROUP, **request)
 
 
 def _time(epoch: int) -> datetime:

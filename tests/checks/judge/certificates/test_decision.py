@@ -129,23 +129,24 @@ def test_more_nodes_are_the_same_conditions_and_another_machine_type_is_not() ->
 
 
 STATE = usual().state(usual().boot_s, THEN)
-assert STATE.record is not None
+# A watch that was told of a machine without GPUs looks at none.
+OTHER_WATCH = STATE.record and replace(STATE.record, instance_type="toy.4x")
+STATES = {
+    "no state": ("", WhyMeasured.NO_WATCH),
+    "a cut state": ("{", WhyMeasured.NO_WATCH),
+    "no record": (dump(replace(STATE, record=None)), WhyMeasured.NO_WATCH),
+    "another watch": (dump(replace(STATE, record=OTHER_WATCH)), WhyMeasured.OTHER_WATCH),
+    "no gate": (dump(replace(STATE, gates=())), WhyMeasured.GATE_FORGOTTEN),
+    "a gate between": (dump(replace(STATE, gates=("first", "node-1234"))), WhyMeasured.GATE_BETWEEN),
+    "a quiet gate": (dump(replace(STATE, gates=("first", QUIET))), None),
+    **{
+        f"the clock set by {by_s} s": (dump(replace(STATE, at=STATE.at + by_s)), WhyMeasured.CLOCK_MOVED)
+        for by_s in SET_BY_S
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("state", "why"),
-    [
-        ("", WhyMeasured.NO_WATCH),
-        ("{", WhyMeasured.NO_WATCH),
-        (dump(replace(STATE, record=None)), WhyMeasured.NO_WATCH),
-        # One that was told of a machine without GPUs looks at none.
-        (dump(replace(STATE, record=replace(STATE.record, instance_type="toy.4x"))), WhyMeasured.OTHER_WATCH),
-        (dump(replace(STATE, gates=())), WhyMeasured.GATE_FORGOTTEN),
-        (dump(replace(STATE, gates=("first", "node-1234"))), WhyMeasured.GATE_BETWEEN),
-        (dump(replace(STATE, gates=("first", QUIET))), None),
-        *((dump(replace(STATE, at=STATE.at + by_s)), WhyMeasured.CLOCK_MOVED) for by_s in SET_BY_S),
-    ],
-)
+@pytest.mark.parametrize(("state", "why"), STATES.values(), ids=STATES)
 def test_certificates_stand_only_for_what_the_machine_remembers(state: str, why: WhyMeasured | None) -> None:
     """Without a record of the watch, or with another gate in between, everything is measured."""
     assert {why} == whys(decided(usual(), replace(node_of(usual()), machine_state=state)))

@@ -33,6 +33,13 @@ def said(stdout: str, code: int | None = 0) -> ToolResult:
     return ToolResult(("dcgmi", "diag"), code, stdout, "", 1.0, False)
 
 
+def test_each_form_says_its_version() -> None:
+    """It stands in evidence and decides nothing."""
+    names = ("diag_33_r2.json", "diag_4_r2.json", "diag_33_r2.txt", "diag_44_r2.txt")
+
+    assert ["3.3.7", "4.2.3", "3.3.7", "4.4.1"] == [parsed(name).version for name in names]
+
+
 def test_a_failed_gpu_on_a_row_with_an_empty_first_cell_is_failed() -> None:
     """Parsers that drop such rows report the test as passed."""
     rows = {r.gpu: r.status for r in parsed("diag_33_r2_partial_fail.txt").results if r.test == "memory"}

@@ -113,7 +113,10 @@ class Place:
         monkeypatch.setattr(job_gate, "run_beside", self._run)
         monkeypatch.setattr(job_gate, "decide", self._decide)
         monkeypatch.setattr(job_gate, "end_left", lambda node_context: self.events.append("ended"))
-        monkeypatch.setattr(job_gate, "become_subreaper", lambda adopt=True: self.events.append(adopt))
+        adopts = {True: "adopts", False: "adopts no more"}
+        monkeypatch.setattr(
+            job_gate, "become_subreaper", lambda adopt=True: self.events.append(adopts[adopt])
+        )
         monkeypatch.setattr(system, "identity_of_node", lambda: HERE)
 
     def _run(self, *ignored: object) -> Any:
@@ -162,7 +165,7 @@ def test_the_machines_that_passed_start_without_a_check(place: Place) -> None:
 
     assert path == place.run(path)
     assert (digest(path.read_bytes()), "ok") == (notes["pass/node-0"], notes["seen/node-0"])
-    assert [True, "closed", "ended", False] == place.events
+    assert ["adopts", "closed", "ended", "adopts no more"] == place.events
     assert "seen/node-1" in place.board.asked
 
 

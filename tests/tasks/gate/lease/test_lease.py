@@ -133,6 +133,7 @@ def test_lease_keeps_the_job_names_when_its_adopter_dies(store: FolderStore) -> 
     assert b"g-1" in (store.get("leases/c.json") or b"")
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_lease_is_won_by_one_of_several_racers(store: FolderStore) -> None:
     """They adopt from the dead: never two. How stores keep writers apart: tests/tasks/store/test_store_contract.py."""
     take(store, lease("g-0", owner=DEAD))
@@ -147,8 +148,8 @@ def test_lease_is_won_by_one_of_several_racers(store: FolderStore) -> None:
         try:
             taken = leases.acquire(store, lease(gate_id, now=NOW + 1), running, lambda held: None)
             answers.put(taken.lease.gate_id)
-        except LeaseHeld:
-            answers.put("held")
+        except Exception as error:  # in a process of its own, where nobody else would hear of it
+            answers.put("held" if isinstance(error, LeaseHeld) else repr(error))
         end.wait(60)  # who holds it lives until all have asked
 
     racers = [context.Process(target=race, args=(f"g-{number}",)) for number in range(1, 5)]

@@ -196,6 +196,27 @@ def test_without_root_the_job_is_rejected(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("user", "held", "may"),
+    [
+        (0, "CapEff:\t000001ffffffffff", True),
+        (0, "CapEff:\t000001ffffdfffff", False),
+        (0, "CapEff:\t000001ffffffefff", False),
+        (0, "CapPrm:\t000001ffffffffff", False),
+        (1000, "CapEff:\t000001ffffffffff", False),
+    ],
+    ids=["root", "no CAP_SYS_ADMIN", "no CAP_NET_ADMIN", "not said", "a person"],
+)
+def test_rights_are_those_of_root_with_both_capabilities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, held: str, may: bool
+) -> None:
+    """As the kernel writes them; whether tests with the mark `root` run hangs on this."""
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    (tmp_path / "status").write_text(f"Name:\tpython3\n{held}\nCapBnd:\t000001ffffffffff\n")
+
+    assert may is (local_network.lacks_rights(tmp_path / "status") == "")
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("capability", ["sys_admin", "net_admin"])
 def test_root_of_a_container_can_make_no_namespaces(capability: str) -> None:
