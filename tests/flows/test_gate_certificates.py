@@ -132,7 +132,7 @@ def test_the_second_gate_skips_what_the_first_one_measured(site: Site) -> None:
         assert len(certified) == verdict["coverage"]["certified"]
         assert all(one["cause"] == "EVIDENCE" and first["gate_id"] in one["message"] for one in certified)
         assert f"{len(certified)} certified by earlier gates" in Path(second["html"]).read_text()
-    assert "certificates" in site.report(second)
+        assert "certificates" in site.report(second)
 
 
 @pytest.mark.long
