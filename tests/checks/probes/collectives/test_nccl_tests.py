@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -74,6 +75,16 @@ def test_without_a_header_the_average_misses_a_row() -> None:
     assert () == nccl_tests_result.faults(only(excerpt))
     one_less = only(without(r"^ +16777216 ")(excerpt))
     assert "the average of the rows" in "".join(nccl_tests_result.faults(one_less))
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_the_header_says_how_many_rows_there_are(removed: int) -> None:
+    """Also where the rows that are left give the footer's average."""
+    run = only(recorded("all_reduce_2.17.txt"))
+    fewer = replace(run, results=run.results[: len(run.results) - removed])
+
+    assert (removed,) == nccl_tests_result.metrics([fewer])["rows_missing"]
+    assert removed == 0 or not nccl_tests_result.is_whole(fewer)
 
 
 def test_without_a_list_the_bandwidths_tell_the_ranks() -> None:
