@@ -140,8 +140,9 @@ def test_the_files_of_all_processes_of_the_node_are_read(tmp_path: Path) -> None
 
 def test_the_logs_of_earlier_runs_are_left_alone(tmp_path: Path) -> None:
     """In a folder that the user chose: that a channel led to another node last week proves nothing today."""
+    # The second and third process do not exist: pid_max is at most 2**22.
     host, pid = nccl_log.process().split(":")
-    own, beside, old = (tmp_path / f"n.{host}.{number}.log" for number in (pid, "7", "8"))
+    own, beside, old = (tmp_path / f"n.{host}.{number}.log" for number in (pid, "5000007", "5000008"))
     for path in (own, beside, old):
         path.write_text(f"{path.name}\n")
     then = own.stat().st_mtime - 86_400
