@@ -37,7 +37,7 @@ RESULTS = {
 
 def plan_text(
     context: GateContext,
-    made: Forecast,
+    estimate: Forecast,
     plans: Sequence[Plan],
     lines: Sequence[PreflightCheck],
     environment: Mapping[str, str],
@@ -48,20 +48,22 @@ def plan_text(
     head = [_summary(context, planned), *_obstacles(lines, None if verbose else SHOWN_WARNINGS)]
     store = one_line(f"{context.address}{relative_note(context)}", 400)
     if not verbose:
-        answer = {**_answer(context, made, plans, lines, environment), "Results": store}
+        answer = {**_answer(context, estimate, plans, lines, environment), "Results": store}
         page = [*head, *(f"{name + ':':<10}{one_line(text, 400)}" for name, text in answer.items() if text)]
         more = "--verbose shows every check, cost and condition"
         return "\n".join([*page, f"Nothing was started. {more}; --format shell prints the requests.", ""])
-    region = f" ({made.price_region})" if made.price_region else ""
+    region = f" ({estimate.price_region})" if estimate.price_region else ""
     sections: dict[str, Iterable[str]] = {
         "Examples that you have to replace: until then the gate fails, or notifies nobody": [
             one.text for one in examples_of(context.gate, environment)
         ],
         f"Checks, profile {context.gate.checks.profile.value}": _checks(context, planned),
-        "Stages: estimates, not measurements of this cluster": [_stage(made, one) for one in made.stages],
+        "Stages: estimates, not measurements of this cluster": [
+            _stage(estimate, one) for one in estimate.stages
+        ],
         f"Cost before the training{region}": [
-            *(_cost(made, one) for one in made.placements if one.chosen),
-            _price(made),
+            *(_cost(estimate, one) for one in estimate.placements if one.chosen),
+            _price(estimate),
         ],
         "Notifications": _notified(context, environment),
         "Jobs": map(_job, plans),
@@ -77,23 +79,23 @@ def plan_text(
 
 def _answer(
     context: GateContext,
-    made: Forecast,
+    estimate: Forecast,
     plans: Sequence[Plan],
     lines: Sequence[PreflightCheck],
     environment: Mapping[str, str],
 ) -> dict[str, str]:
-    """What the sections of the whole page come to, by name; "" for what there is not."""
+    """The rows of the short answer by name; "" for a row that is left out."""
     examples = len(examples_of(context.gate, environment))
     unseen = sum(line.result is PreflightResult.UNSEEN for line in lines)
-    wrong, placements = len(_stopping(lines)) - 1, [one for one in made.placements if one.chosen]
+    wrong, placements = len(_stopping(lines)) - 1, [one for one in estimate.placements if one.chosen]
     missing = (
         f"{counted(wrong, 'more condition')} that would stop the gate" * (wrong > 0),
         f"{counted(examples, 'example value')} to replace" * bool(examples),
         f"{counted(unseen, 'condition')} that could not be looked at" * bool(unseen),
     )
     return {
-        "Time": "; ".join(_length(one) for one in made.stages if one.billed),
-        "Cost": "; ".join(f"{_bounds(made, one)}, before the training" for one in placements),
+        "Time": "; ".join(_length(one) for one in estimate.stages if one.billed),
+        "Cost": "; ".join(f"{_bounds(estimate, one)}, before the training" for one in placements),
         "Jobs": ", ".join(plan.job.name for plan in plans),
         "Notified": f"broken hardware: {_reach(context, environment, Audience.ONCALL)}; "
         f"everything else: {_reach(context, environment, Audience.OWNER)}",
@@ -117,8 +119,8 @@ def _stopping(lines: Sequence[PreflightCheck]) -> list[PreflightCheck]:
     return [one for one in lines if one.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)]
 
 
-def _obstacles(lines: Sequence[PreflightCheck], shown: int | None) -> Iterator[str]:
-    """What would stop the gate, or else the engine that gave no answer; then so many of the warnings, or all."""
+def _obstacles(lines: Sequence[PreflightCheck], limit: int | None) -> Iterator[str]:
+    """What would stop the gate, or else the engine that gave no answer; then the warnings, at most `limit` of them."""
     stopping = _stopping(lines)
     unreachable = [one for one in lines if one.unreachable]
     if stopping:
@@ -126,8 +128,8 @@ def _obstacles(lines: Sequence[PreflightCheck], shown: int | None) -> Iterator[s
     elif unreachable:
         yield f"The engine could not be asked: {one_line(unreachable[0].text, 1200)}"
     warnings = [line for line in lines if line.result is PreflightResult.WARNING]
-    yield from (f"WARNING: {one_line(line.text, 1200)}" for line in warnings[:shown])
-    if more := len(warnings[shown:]) if shown else 0:
+    yield from (f"WARNING: {one_line(line.text, 1200)}" for line in warnings[:limit])
+    if more := len(warnings[limit:]) if limit else 0:
         yield f"WARNING: {more} more"
 
 
@@ -173,26 +175,26 @@ def _length(stage: StageForecast) -> str:
     return f"{stage.name}: {about}, {limit}"
 
 
-def _stage(made: Forecast, stage: StageForecast) -> str:
+def _stage(estimate: Forecast, stage: StageForecast) -> str:
     if not stage.billed or stage.at_most_s is None:
         return _length(stage)
-    return f"{_length(stage)} for {_amount(made.nodes * stage.at_most_s / HOUR_S, made.usd_per_node_hour)}"
+    return f"{_length(stage)} for {_amount(estimate.nodes * stage.at_most_s / HOUR_S, estimate.usd_per_node_hour)}"
 
 
-def _bounds(made: Forecast, one: PlacementCost) -> str:
+def _bounds(estimate: Forecast, cost: PlacementCost) -> str:
     about = "not known"
-    if one.about_node_hours is not None:
-        about = f"{'at least' if one.is_least else 'about'} {_amount(one.about_node_hours, made.usd_per_node_hour)}"
-    return f"{about}, at most {_amount(one.at_most_node_hours, made.usd_per_node_hour)}"
+    if cost.about_node_hours is not None:
+        about = f"{'at least' if cost.is_least else 'about'} {_amount(cost.about_node_hours, estimate.usd_per_node_hour)}"
+    return f"{about}, at most {_amount(cost.at_most_node_hours, estimate.usd_per_node_hour)}"
 
 
-def _cost(made: Forecast, one: PlacementCost) -> str:
-    price, idle = made.usd_per_node_hour, "nothing"
+def _cost(estimate: Forecast, one: PlacementCost) -> str:
+    price, idle = estimate.usd_per_node_hour, "nothing"
     if one.idle_at_most_node_hours:
-        rate = "" if price is None else f", {made.nodes * price / 60:,.2f} USD per minute"
+        rate = "" if price is None else f", {estimate.nodes * price / 60:,.2f} USD per minute"
         idle = f"at most {_amount(one.idle_at_most_node_hours, price)}{rate}"
     again = f"; {one.again}" if one.again else ""
-    return f"{one.placement.value}: {_bounds(made, one)}, of which idle {idle}{again}"
+    return f"{one.placement.value}: {_bounds(estimate, one)}, of which idle {idle}{again}"
 
 
 def _reach(context: GateContext, environment: Mapping[str, str], side: Audience) -> str:
@@ -216,16 +218,15 @@ def _job(plan: Plan) -> str:
     scripts = [one.argv[0] for one in plan.processes if one.script]
     own = [f"{one.kind} {one.node}" for one in plan.processes if one.node]
     more = f" and {len(own) - SHOWN_NODES} more" * (len(own) > SHOWN_NODES)
-    return (
-        f"{plan.job.name}: {WORDS[plan.job.work]}: {', '.join((*calls, *scripts, *own[:SHOWN_NODES]))}{more}"
-    )
+    named = ", ".join((*calls, *scripts, *own[:SHOWN_NODES]))
+    return f"{plan.job.name}: {WORDS[plan.job.work]}: {named}{more}"
 
 
-def _price(made: Forecast) -> str:
-    if made.usd_per_node_hour is None:
+def _price(estimate: Forecast) -> str:
+    if estimate.usd_per_node_hour is None:
         return "no price is known"
-    source = f" ({made.price_source})" if made.price_source else ""
-    return f"{made.usd_per_node_hour:g} USD per node and hour{source}"
+    source = f" ({estimate.price_source})" if estimate.price_source else ""
+    return f"{estimate.usd_per_node_hour:g} USD per node and hour{source}"
 
 
 def _amount(node_hours: float, usd_per_node_hour: float | None) -> str:

@@ -29,8 +29,6 @@ from tests.waiting import until
 
 NODES = 8
 PAIRS = tournament_host.PAIRS
-# On a busy machine one may not show each culprit. Whoever else is named is wrong in any of them.
-TOURNAMENTS = 5
 # What is done to the network, and who is named for it, each with the name of the row.
 Rows = tuple[tuple[str, Callable[[str], None], set[str]], ...]
 
@@ -130,12 +128,9 @@ def test_the_culprit_is_named_and_nobody_else(tmp_path: Path, faults: Rows) -> N
     """In one job, a tournament for each row."""
     blamed: dict[str, set[str]] = {}
     with job(tmp_path) as ranks:
-        for what, spoil, names in faults:
+        for what, spoil, _ in faults:
             spoil(ranks.network)
-            for _ in range(TOURNAMENTS):
-                blamed[what] = _blamed(ranks.tournament())
-                if not blamed[what] < names:
-                    break
+            blamed[what] = _blamed(ranks.tournament())
             for host in range(NODES):
                 heal(ranks.network, host)
 
