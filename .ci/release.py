@@ -68,26 +68,36 @@ def _output(root: Path, *command: str) -> str:
     return subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def _install(root: Path, environment: Path, *wanted: str) -> None:
+    """Installs into a virtual environment, which is made where there is none. Raises CalledProcessError."""
+    if not environment.exists():
+        _output(root, sys.executable, "-m", "venv", "--without-pip", str(environment))
+    pip = (sys.executable, "-m", "pip", "--python", str(environment), "install", "--quiet")
+    _output(root, *pip, "--constraint", "constraints.txt", *wanted)
+
+
 def release(root: Path) -> None:
     """Writes the files of dist/. Raises CalledProcessError."""
     python, dist = sys.executable, root / "dist"
     table = project(root)
     version, extras = table["version"], table["optional-dependencies"]
-    shutil.rmtree(dist, ignore_errors=True)
+    for folder in (dist, root / "build" / "release", root / "build" / "release-tool"):
+        shutil.rmtree(folder, ignore_errors=True)
     _output(root, "make", "wheel")
     _output(root, python, "-m", "prelaunch", "node", "pack", "--out", f"dist/prelaunch-{version}.pyz")
     (dist / f"prelaunch-{version}-notes.md").write_text(notes(root) + "\n")
     (wheel,) = dist.glob("*.whl")
 
     # The SBOM lists what an installation of this wheel has, and nothing of .venv's tools.
-    environment = root / "build" / "release"
-    _output(root, python, "-m", "venv", "--clear", "--without-pip", str(environment))
     shipped = ",".join(sorted(set(extras) - NOT_SHIPPED))
-    install = f"{python} -m pip --python {environment} install --quiet --constraint constraints.txt"
-    _output(root, *install.split(), "torch")
-    _output(root, *install.split(), f"{wheel}[{shipped}]")
+    environment, tool = root / "build" / "release", root / "build" / "release-tool"
+    _install(root, environment, "torch")
+    _install(root, environment, f"{wheel}[{shipped}]")
+    _install(root, tool, "--requirement", ".ci/release.txt")
     sbom = "-m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible --output-file"
-    _output(root, python, *sbom.split(), f"dist/prelaunch-{version}.cdx.json", str(environment))
+    _output(
+        root, str(tool / "bin/python"), *sbom.split(), f"dist/prelaunch-{version}.cdx.json", str(environment)
+    )
 
     files = sorted(dist.iterdir())
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]

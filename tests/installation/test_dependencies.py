@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 
 from tests.architecture import tree
 from tests.architecture.tree import ROOT
@@ -50,3 +51,8 @@ def test_imported_packages_are_declared_dependencies() -> None:
     }
 
     assert {} == missing
+
+
+def test_no_installed_package_slows_every_start_of_prefect() -> None:
+    """Prefect imports jsonschema, which builds a grammar of IRIs at its import, in a second of CPU, where rfc3987-syntax is installed."""
+    assert find_spec("rfc3987_syntax") is None
