@@ -54,5 +54,5 @@ def test_imported_packages_are_declared_dependencies() -> None:
 
 
 def test_no_installed_package_slows_every_start_of_prefect() -> None:
-    """Prefect imports jsonschema, which builds a grammar of IRIs at its import, in a second of CPU, where rfc3987-syntax is installed."""
+    """Where rfc3987-syntax is installed, Prefect imports jsonschema for a second longer, because that builds a grammar."""
     assert find_spec("rfc3987_syntax") is None
