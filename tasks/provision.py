@@ -15,7 +15,6 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.documents.certificates import NO_CERTIFICATES, Certificates
-from checks.judge.certificates.findings import choice_text
 from checks.judge.verdict import failed_nodes
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.cancellation import StopWatch
@@ -27,7 +26,6 @@ from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
-from tasks.gate_file.cost_terms import job_of
 from tasks.judge import void_pass
 from tasks.launch import ROUNDS, pool_cost_now, pool_waits
 from tasks.launchers.base import JobSpec, NoCapacity
@@ -63,13 +61,9 @@ def offer_certificates(session: Session, lease: Lease) -> Certificates:
         if lease.adopted:
             session.certificates = offered(context.store, lease.gate_id)
         else:
-            job = job_of(context.declared, context.terms)
             session.certificates = offer(
-                context.store, lease.gate_id, context.policy, context.facts, context.baseline, job
+                context.store, lease.gate_id, context.policy, context.facts, context.baseline
             )
-            for choice in session.certificates.choices:
-                decided = "is measured" if choice.is_worth else "may be skipped"
-                report_progress(Progress("checks", f"{choice.check} {decided}. {choice_text(choice)}."))
     except StoreError as error:
         LOG.warning("every check is measured, because certificates cannot be read or kept: %s", error)
     return session.certificates

@@ -88,31 +88,11 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Whether a check that certificates cover is worth its time: the `probability` that one of these `machines` has had a fault since
-    then which it finds, what that would cost (`lost`), and what the check costs (`cost`), in `unit` ("GPU-hours" or "node-hours").
-    """
-
-    check: str
-    machines: Annotated[int, Range(1, 1_000_000)]
-    probability: Annotated[float, Range(0.0, 1.0)]
-    lost: Moment
-    cost: Moment
-    unit: str
-
-    @property
-    def is_worth(self) -> bool:
-        """Whether it is measured."""
-        return self.probability * self.lost > self.cost
-
-
-@dataclass(frozen=True)
 class Certificates:
-    """The certificates that a gate offers to its nodes, and why it offers none for checks that earlier gates have measured as well."""
+    """The certificates that a gate offers to its nodes."""
 
     schema_version: Version = SCHEMA_VERSION
     certificates: tuple[Certificate, ...] = ()
-    choices: tuple[Choice, ...] = ()
 
 
 NO_CERTIFICATES = Certificates()

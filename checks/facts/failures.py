@@ -39,14 +39,6 @@ class Fault(str, Enum):
 
 
 @dataclass(frozen=True)
-class FailureRate:
-    """Failures per 1,000 nodes and day."""
-
-    per_1000_node_days: Annotated[float, Range(0, 1000)]
-    provenance: Provenance
-
-
-@dataclass(frozen=True)
 class Share:
     """The share of nodes that checks of this kind find defective."""
 
@@ -87,7 +79,6 @@ class Spread(ValueSpan):
 class Failures:
     """The tables. `defective` maps the beginning of a check's name to a share; "" is for all other checks."""
 
-    rates: Mapping[str, FailureRate]
     defective: Mapping[str, Share]
     ranges: Mapping[str, Spread]
 
@@ -109,13 +100,13 @@ def builtin_failures() -> Failures:
 
 def load_failures(document: object) -> Failures:
     """The statistics in a plain document. Raises DecodeError."""
-    failures = decode(Failures, resolved(document, "rates", "defective", "ranges"))
+    failures = decode(Failures, resolved(document, "defective", "ranges"))
     for name in RANGES:
         if name not in failures.ranges:
             raise DecodeError("missing key", f"ranges.{name}")
     for name, spread in failures.ranges.items():
         if spread.low > spread.high:
             raise DecodeError("low lies over high", f"ranges.{name}")
-    if "" not in failures.defective or not failures.rates:
-        raise DecodeError('needs a row for every other check ("") and a rate', "defective")
+    if "" not in failures.defective:
+        raise DecodeError('needs a row for every other check ("")', "defective")
     return failures

@@ -11,7 +11,7 @@ from checks.facts.failures import builtin_failures
 from checks.facts.prices import Price, Purchase, builtin_prices, price_of
 from checks.facts.provenance import NumberKind, Provenance
 from checks.judge.cost.cost import Cost, Job, cost
-from checks.model import Declared, Report, Verdict
+from checks.model import Report, Verdict
 
 if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
     from tasks.gate_file.model import Gate
@@ -36,21 +36,16 @@ NOTHING_SAID = CostTerms()
 def cost_of(report: Report, verdict: Verdict, terms: CostTerms = NOTHING_SAID) -> Cost:
     """The cost of the verdict's findings for the declared cluster, under the terms."""
     declared = report.declared
-    job = job_of(declared, terms, _check_hours(report))
-    return cost(verdict, job, price_for(declared.instance_type, terms), builtin_failures())
-
-
-def job_of(declared: Declared, terms: CostTerms, check_hours: float | None = None) -> Job:
-    """The training job on the declared machines, under the terms; `check_hours` is how long its checks took."""
-    return Job(
+    job = Job(
         declared.instance_type,
         declared.nodes,
         declared.gpus_per_node,
         terms.hours,
         terms.checkpoint_hours,
         terms.replacement_hours,
-        check_hours,
+        _check_hours(report),
     )
+    return cost(verdict, job, price_for(declared.instance_type, terms), builtin_failures())
 
 
 def terms_of(gate: Gate) -> CostTerms:
@@ -107,15 +102,9 @@ def cost_json(estimate: Cost | None) -> Mapping[str, object] | None:
             for name, value in (("launching", estimate.launching), ("waiting", estimate.waiting))
         },
         "checking": estimate.checking,
-        "worth_waiting_hours": {"low": estimate.worth_waiting_hours.low, "high": estimate.worth_waiting_hours.high},
-        "losses": [
-            {
-                "level": loss.level.value, "cause": loss.cause.value, "check": loss.check,
-                "fault": loss.fault.value, "places": loss.places,
-                "probability": [loss.probability.low, loss.probability.high],
-                "lost": [loss.hours_lost.low, loss.hours_lost.high],
-            }
-            for loss in estimate.losses
-        ],
+        "worth_waiting_hours": {
+            "low": estimate.worth_waiting_hours.low,
+            "high": estimate.worth_waiting_hours.high,
+        },
         "unknown": list(estimate.unknown),
-    }  # fmt: skip
+    }

@@ -11,12 +11,9 @@ from dataclasses import replace
 
 from checks.documents.certificates import NO_CERTIFICATES, Certificates, dump, load_certificates
 from checks.documents.report import digest, load
-from checks.facts.failures import builtin_failures
 from checks.facts.instances import Facts
 from checks.judge.baseline.bands import Baseline
 from checks.judge.certificates.issue import GateEvidence, issued
-from checks.judge.cost.choice import chosen
-from checks.judge.cost.cost import Job
 from checks.judge.verdict import decide
 from checks.policy import Policy
 from checks.value_types import DecodeError
@@ -37,22 +34,18 @@ def longest_valid_s(policy: Policy) -> float:
 
 
 def offer(
-    store: Store, gate_id: str, policy: Policy, facts: Facts, baseline: Baseline | None, job: Job
+    store: Store, gate_id: str, policy: Policy, facts: Facts, baseline: Baseline | None
 ) -> Certificates:
-    """The certificates for this gate, which are kept in the store; without the checks that are worth their time for this job.
-
-    Raises StoreError; then none may be offered.
-    """
-    now = time.time()
-    since = now - longest_valid_s(policy) - SLACK_S
+    """The certificates for this gate, which are kept in the store. Raises StoreError; then none may be offered."""
+    since = time.time() - longest_valid_s(policy) - SLACK_S
     records_found = issued([*_evidence(store, gate_id, policy, facts, baseline, since)], policy, facts.digest)
     allowed = {name for name, line in policy.checks.items() if line.valid_for}
     usable = (
         replace(record, checks={check: s for check, s in record.checks.items() if check in allowed})
         for record in records_found
     )
-    left, choices = chosen([record for record in usable if record.checks], now, job, builtin_failures())
-    while len(dump(sent := Certificates(certificates=left, choices=choices))) > OFFERED_BYTES and left:
+    left = tuple(record for record in usable if record.checks)
+    while len(dump(sent := Certificates(certificates=left))) > OFFERED_BYTES and left:
         left = left[: len(left) // 2]
     store.put(certificates_key(gate_id), dump(sent).encode())
     return sent

@@ -14,13 +14,12 @@ from checks.documents.certificates import NO_CERTIFICATES
 from checks.model import Profile
 from checks.policy import Policy
 from tasks import provision
-from tasks.gate_file.cost_terms import CostTerms
 from tasks.machines.base import Retest
 from tasks.provision import offer_certificates
 from tasks.retest import retest_context
 from tasks.store.base import Store, StoreError
 from tasks.store.folder import FolderStore
-from tests.certified_machines import COSTLY, DECLARED, FACTS, THEN
+from tests.certified_machines import COSTLY, FACTS, THEN
 from tests.flows.gates import write_gate
 from tests.tasks.gate_file.gate_files import opened
 from tests.tasks.store.test_certificates import filled
@@ -33,11 +32,8 @@ def store(store: FolderStore) -> Store:
 
 
 def session(store: Store, policy: Policy = THEN, certifies: bool = True) -> Any:
-    """As much of a session as is asked; so short a job that no check is worth its time."""
-    context = SimpleNamespace(
-        store=store, policy=policy, certifies=certifies, terms=CostTerms(hours=0.001),
-        facts=FACTS, baseline=None, declared=DECLARED,
-    )  # fmt: skip
+    """As much of a session as offering certificates needs."""
+    context = SimpleNamespace(store=store, policy=policy, certifies=certifies, facts=FACTS, baseline=None)
     return SimpleNamespace(context=context, certificates=None)
 
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from checks.documents import certificates as documents
 from checks.documents import open_findings
-from checks.documents.certificates import Certificate, Choice, MachineState, WatchRecord
+from checks.documents.certificates import Certificate, MachineState, WatchRecord
 from checks.documents.report import digest, dump_plain
 from checks.judge.certificates.record import CLOCK_S
 from checks.model import Declared, Node, Profile, Report
@@ -58,7 +58,6 @@ class CertificateDecision:
     gate_id: str
     age_s: float
     why: WhyMeasured | None
-    choice: Choice | None = None
 
 
 # (check, node) -> the decision
@@ -125,13 +124,12 @@ def in_report(report: Report, policy: Policy, facts: str) -> Decisions:
         offered = documents.load_certificates(report.certificates)
     except DecodeError:
         return NO_DECISIONS
-    choices = {choice.check: choice for choice in offered.choices}
     of_machine: dict[str, list[Certificate]] = {}
     for one in offered.certificates:
         of_machine.setdefault(one.machine, []).append(one)
     terms = terms_of(report.gate_id, policy, facts, report.catalogue, report.profile, report.declared)
     return {
-        (check, node.name): replace(one, choice=choices.get(check))
+        (check, node.name): one
         for node in report.nodes
         for check, one in decisions(node, of_machine.get(machine_digest(node.identity), ()), terms).items()
     }

@@ -39,19 +39,6 @@ class Job:
         return self.nodes * (self.gpus_per_node or 1)
 
 
-@dataclass(frozen=True)
-class Loss:
-    """What the findings of one check would cost if the job were launched. `places` is the number of nodes or links that have them."""
-
-    level: Level
-    cause: Cause
-    check: str
-    fault: Fault
-    places: int
-    probability: ValueSpan
-    hours_lost: ValueSpan
-
-
 class Model:
     """The losses of one job by the statistics, none greater than the whole job."""
 
@@ -66,19 +53,6 @@ class Model:
         detect = self.failures.span("detect_hang_hours" if fault is Fault.HANG else "detect_crash_hours")
         interval = min(self.checkpoint, self.horizon)
         return lost_per_failure(self.job.units, detect, self.failures.span("restart_hours"), interval)
-
-    def losses(self, findings: Sequence[Finding]) -> tuple[Loss, ...]:
-        """One loss for each check, level, cause and fault, the greatest first."""
-        groups: dict[tuple[Level, Cause, str, Fault], list[Finding]] = {}
-        for finding in findings:
-            key = (finding.level, finding.cause, finding.check, fault_of(finding))
-            groups.setdefault(key, []).append(finding)
-        made = []
-        for (level, cause, check, fault), group in groups.items():
-            places = len({place_of(finding.subject) for finding in group})
-            total = self.total(group)
-            made.append(Loss(level, cause, check, fault, places, self.probability(group[0]), total))
-        return tuple(sorted(made, key=lambda loss: (-loss.hours_lost.high, -loss.hours_lost.low, loss.check)))
 
     def total(self, findings: Sequence[Finding]) -> ValueSpan:
         """The sum of all losses. Faults that end a job add up, counting the most serious one of each place; of slow parts only the
@@ -161,7 +135,6 @@ class Cost:
     length_known: bool
     usd_per_unit_hour: float | None
     price: Price | None
-    losses: tuple[Loss, ...]
     launching: ValueSpan
     waiting: ValueSpan
     checking: float | None
@@ -178,7 +151,6 @@ def cost(verdict: Verdict, job: Job, price: Price | None, failures: Failures) ->
     horizon = DAY_HOURS if job.hours is None else job.hours
     model = Model(job, failures, horizon)
     bad = [finding for finding in verdict.findings if finding.level is not Level.PASS]
-    losses = model.losses(bad)
     launching = model.total(bad)
     waits = failures.span("replacement_hours")
     if job.replacement_hours is not None:
@@ -191,7 +163,6 @@ def cost(verdict: Verdict, job: Job, price: Price | None, failures: Failures) ->
         length_known=job.hours is not None,
         usd_per_unit_hour=None if price is None else price.usd_per_node_hour / (job.gpus_per_node or 1),
         price=price,
-        losses=losses,
         launching=launching,
         waiting=waits.scaled(job.units),
         checking=checking,

@@ -10,7 +10,6 @@ import pytest
 
 from checks.documents.certificates import NO_CERTIFICATES
 from checks.documents.report import digest, dump, dump_plain
-from checks.judge.cost.cost import Job
 from checks.judge.verdict import decide
 from checks.model import Report
 from tasks.render.findings import verdict_json
@@ -22,8 +21,6 @@ from tasks.store.layout import certificates_key, record_key, report_key, verdict
 from tasks.store.records import record_of
 from tests.certified_machines import COSTLY, FACTS, THEN, PastGate, past, steady
 
-# So short a job that no check is worth its time.
-JOB = Job("cpu", 1, 0, hours=0.001)
 NOW = "now-20261126-120000-abcd"
 
 
@@ -62,7 +59,7 @@ def gates(store: Store) -> list[str]:
 
 def found(store: Store) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """Gate, checks and later gates of each certificate that is offered."""
-    made = offer(store, NOW, THEN, FACTS, None, JOB)
+    made = offer(store, NOW, THEN, FACTS, None)
     assert made == offered(store, NOW)
     return [(one.gate_id, tuple(one.checks), one.later) for one in made.certificates]
 
@@ -160,11 +157,3 @@ def test_unreadable_offer_gives_no_certificates(store: Store) -> None:
     assert NO_CERTIFICATES == offered(store, "another-gate")
     store.put(certificates_key(NOW), b"{")
     assert NO_CERTIFICATES == offered(store, NOW)
-
-
-def test_a_check_that_is_worth_its_time_for_this_job_is_not_offered(store: Store) -> None:
-    """A year of training is lost to a CPU or memory that computes wrongly, or to a disk that fails; the checks take a second."""
-    made = offer(store, NOW, THEN, FACTS, None, Job("cpu", 1, 0, hours=8760.0))
-
-    assert () == made.certificates
-    assert {*COSTLY} == {choice.check for choice in made.choices if choice.is_worth}
