@@ -101,7 +101,7 @@ def open_work(
         nodes = ", ".join(sorted({case.node for case in cases}))
         raise RemedyRejected(
             f"what gate {gate_id} condemned ({nodes}) was dealt with before, and nothing is done twice. "
-            f"`prelaunch repair machines {context.file}` shows how it ended. Run the gate again if a node is still in doubt."
+            f"`prelaunch fleet list {context.file}` shows how it ended. Run the gate again if a node is still in doubt."
         )
     age_s = time.time() - max((case.judged_at for case in cases), default=time.time())
     if settings.mode not in (RepairMode.OFF, RepairMode.PLAN) and age_s > settings.limits.max_verdict_s:

@@ -10,11 +10,13 @@ import socket
 from checks.command_line import InputError, number
 from checks.exit_codes import Exit
 from checks.facts.withheld_kernel_log import FILE_VARIABLE
-from flows.cli.machines import opened, require_node_name
 from flows.cli.output import write_stderr
-from flows.cli.shared_arguments import add_gate_file
+from flows.cli.shared_arguments import add_gate_file, gate_file, require_node_name
 from tasks.drills.drive import DrillRun, Interruption, commands_for
 from tasks.drills.faults import DRILLS, DrillRefused, FaultOptions
+from tasks.machines.registry import UnknownMachines
+from tasks.remediation.settings import machines_of
+from tasks.reports.store_argument import named_gate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +72,12 @@ def _prepared(arguments: argparse.Namespace, stop: Interruption) -> DrillRun:
     """The drill that the command line names. Raises InputError."""
     node = arguments.node
     require_node_name(node)
-    gate, machines, _ = opened(arguments)
+    file = str(gate_file(arguments))
+    gate = named_gate(file)
+    try:
+        machines = machines_of(gate)
+    except UnknownMachines as error:
+        raise InputError(file, str(error), "remediation") from error
     here = node in (socket.gethostname(), socket.gethostname().partition(".")[0])
     try:
         commands = commands_for(node, arguments.through, here or gate.cluster.launcher == "local")

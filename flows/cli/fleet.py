@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from checks.command_line import InputError, number
 from checks.exit_codes import Exit
-from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.shared_arguments import add_cluster, add_format, add_store
+from flows.cli.shared_arguments import add_cluster, add_format, add_store, require_node_name
 from tasks.gate.record.end import kept_ends
 from tasks.reports.command_line import write_file
 from tasks.reports.fleet.fleet import Fleet, GateMark
@@ -158,6 +157,8 @@ def read(arguments: argparse.Namespace, source: NamedStore, cluster: str | None)
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
     require_gates(source)
     engine = engine_of(source)
+    if engine is not None and cluster not in (None, engine[0]):
+        engine = None  # the scheduler of another cluster
     return read_fleet(source.store, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine)
 
 

@@ -6,7 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
-from checks.command_line import number
+from checks.command_line import InputError, number
+from checks.model import NODE_NAME
 from tasks.gate_file.folder import typed_path
 from tasks.reports.read import DEFAULT
 from tasks.reports.store_argument import typed_store
@@ -25,6 +26,12 @@ def add_gate_file(parser: argparse.ArgumentParser) -> None:
 def gate_file(arguments: argparse.Namespace) -> Path:
     """The gate file that was named."""
     return Path(typed_path(arguments.file))
+
+
+def require_node_name(node: str) -> None:
+    """Raise InputError for what cannot be the name of a node, as --node; "" is none."""
+    if node and not re.fullmatch(NODE_NAME, node[:300]):
+        raise InputError("command line", f"{node!r:.80} is not the name of a node.", "--node")
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,6 @@ COMMANDS = {
     "fleet export": ("export", "send a report and its verdict to MLflow, as a run of an experiment"),
     "repair": ("", "the machines that a gate condemned, and drills"),
     "repair run": ("remedy", "repair them, prove them and give them back, as the gate file allows"),
-    "repair machines": ("machines", "list the machines: their state by the engine and by us, and every act"),
     "repair drill": ("drill", "make a fault on a free node, to see whether it is noticed, and undo it"),
     "serve": ("", "processes that run until a signal ends them"),
     "serve forms": ("serve", "offer the forms on a Prefect server, and run what they start on this machine"),

@@ -159,7 +159,7 @@ def require_free(machines: Machines, node: str) -> None:
         ) from error
     if machine is None:
         raise DrillRefused(
-            f"the engine knows no node {node!r:.80}. prelaunch repair machines lists those that it knows."
+            f"the engine knows no node {node!r:.80}. `prelaunch fleet list GATE_FILE` lists those that it knows."
         )
     if machine.jobs:
         jobs = one_line(", ".join(machine.jobs), 200)

@@ -144,7 +144,7 @@ def listed(machines: Mapping[str, AnyMachine], node: str) -> AnyMachine:
     machine = machines.get(node)
     if machine is None or machine.service is ServiceState.GONE:
         raise ActRefused(
-            f"The engine has no node {node!r:.80}. Correct the name (prelaunch repair machines lists them)."
+            f"The engine has no node {node!r:.80}. Correct the name (`prelaunch fleet list GATE_FILE` lists them)."
         )
     if machine.service is ServiceState.UNKNOWN:
         raise ActRefused(f"The state {machine.status!r:.200} of {node} is unknown. It is left alone.")

@@ -10,7 +10,7 @@ from checks.judge.trend.time_series import Course, Trend, TrendMachine
 from checks.model import Cause, Finding, Profile
 from tasks.machines.base import Machine
 from tasks.remediation.model import Act
-from tasks.reports.machines.rows import Disagreement, OurState
+from tasks.reports.fleet.engine_view import Disagreement, OurState
 from tasks.store.node_rows import Standing
 
 # Longer than most machines are out for a repair.
@@ -78,8 +78,8 @@ class FleetNode:
     """One machine. `gates` are its newest gates, oldest first; `count` is how many there are in all.
 
     `last_proof` is None if there is none. `looked_at` is when it last measured anything (Unix time), 0.0 if never. `trend` is what its
-    numbers do. `engine` is None if the scheduler was not asked or does not know it, `acts` are the newest last. `doubts` are the
-    causes of what makes it DOUBTFUL, () in every other state.
+    numbers do. `engine` is None if the scheduler was not asked or does not know it, `shell_command` opens a shell there, "" if none is
+    known. `acts` are the newest last. `doubts` are the causes of what makes it DOUBTFUL, () in every other state.
     """
 
     name: str
@@ -97,12 +97,13 @@ class FleetNode:
     ours: OurState | None = None
     engine: Machine | None = None
     differs: Disagreement | None = None
+    shell_command: str = ""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """All machines, the worst first; `replaced` are those whose name another machine has taken, and `unseen` those that no gate has
-    named for SEEN_S. Both count for nothing.
+    """All machines, the worst first; `replaced` are those whose name another machine has taken, `unseen` those that no gate has named
+    for SEEN_S, and `untested` those that the scheduler has and no gate has ever named. None of these three counts.
 
     `trend` has what they do together. `gates` is how many gates there are, `now` a Unix time. `problems` say what could not be read: a
     short list must not look like a short fleet. `asked` is whether the scheduler answered; None: it was not asked.
@@ -117,6 +118,7 @@ class Fleet:
     problems: tuple[str, ...] = ()
     asked: bool | None = None
     unseen: tuple[FleetNode, ...] = ()
+    untested: tuple[FleetNode, ...] = ()
 
     @property
     def groups(self) -> Mapping[str, tuple[Course, ...]]:

@@ -28,8 +28,9 @@ from tasks.reports.fleet.text import (
     proof_words,
     scheduler_words,
     state_words,
+    time_text,
+    untested_line,
 )
-from tasks.reports.machines.table import time_text
 from tasks.store.node_rows import Standing
 from tasks.text.inert import one_line
 from tasks.text.tables import counted, few
@@ -69,6 +70,7 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
         advice=[one_line(line, 2000) for line in advice_lines(fleet.nodes)],
         nodes=[_node_row(node, link_of) for node in fleet.nodes],
         unseen=[_node_row(node, link_of) for node in fleet.unseen[:REPLACED]],
+        untested=one_line(untested_line(fleet), 1000),
         seen=age_text(SEEN_S),
         replaced=[_node_row(node, link_of) for node in fleet.replaced[:REPLACED]],
         hidden=max(0, len(fleet.replaced) - REPLACED),

@@ -5,16 +5,16 @@ needed for that, and links between its pages.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tasks.machines.base import MachineError, Machines
 from tasks.remediation.model import Act
 from tasks.remediation.records import JournalError, Records
+from tasks.reports.fleet.engine_view import MachineRow, machine_rows
 from tasks.reports.fleet.fleet import Fleet
 from tasks.reports.fleet.states import HOUR_S, fleet_of
-from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.store.base import Store
 from tasks.store.history import known_nodes, rebuild_command
 from tasks.store.layout import REMEDIATION
@@ -22,8 +22,6 @@ from tasks.text.inert import browsable, one_line
 
 # A day, as the gates of most clusters are.
 FRESH_S = 24 * HOUR_S
-# So many of the newest acts of each machine are kept.
-ACTS = 5
 UNKNOWN = "its nodes are not known, so that it may have a last proof"
 
 
@@ -41,8 +39,11 @@ def read_fleet(
     """
     known = known_nodes(store, cluster, node, whole)
     problems = [*known.problems]
-    acts = _acts(store, cluster, node, problems)
-    rows = None if engine is None else _engine_view(engine, acts, problems)
+    acts, unread = _acts(store, cluster, node, problems)
+    rows = None
+    if engine is not None:
+        own = [act for (name, _), some in acts.items() if name == engine[0] for act in some]
+        rows = _engine_view(engine[1], None if engine[0] in unread else own, node, problems)
     made = fleet_of(known, now, fresh_s, acts, rows, bool(node))
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
@@ -86,27 +87,29 @@ def needed_gates(store: Store, now: float) -> dict[str, str]:
 
 def _acts(
     store: Store, cluster: str | None, node: str, problems: list[str]
-) -> dict[tuple[str, str], Sequence[Act]]:
-    """The newest acts of each machine, by cluster and node."""
+) -> tuple[dict[tuple[str, str], list[Act]], set[str]]:
+    """The acts of each machine, by cluster and node, the oldest first; and the clusters whose acts could not be read."""
     found: dict[tuple[str, str], list[Act]] = {}
+    unread = set()
     clusters = sorted({key.split("/")[1] for key in store.list(REMEDIATION)})
     for name in (one for one in clusters if cluster in (None, one)):
         try:
             for act in Records(store, name).acts(node):
                 found.setdefault((name, act.node), []).append(act)
         except JournalError as error:
+            unread.add(name)
             problems.append(f"the acts of cluster {name} could not be read: {error}")
-    return {key: acts[-ACTS:] for key, acts in found.items()}
+    return found, unread
 
 
 def _engine_view(
-    engine: tuple[str, Machines], acts: Mapping[tuple[str, str], Sequence[Act]], problems: list[str]
+    machines: Machines, acts: Sequence[Act] | None, node: str, problems: list[str]
 ) -> dict[str, MachineRow] | None:
-    cluster, machines = engine
+    """What the engine shows of one node, or of all ("")."""
     try:
         machine_states = machines.by_name()
     except MachineError as error:
         problems.append(f"the scheduler did not answer: {error}")
         return None
-    mine = [act for (name, _), some in acts.items() if name == cluster for act in some]
-    return {row.node: row for row in machine_rows(machine_states, mine, machines)}
+    rows = machine_rows(machine_states, acts, machines)
+    return {row.node: row for row in rows if node in ("", row.node)}

@@ -17,8 +17,8 @@ from checks.model import LINK, Cause, Finding, Level
 from checks.value_types import natural
 from tasks.machines.base import ServiceState
 from tasks.remediation.model import Act
+from tasks.reports.fleet.engine_view import Disagreement, MachineRow, our_state
 from tasks.reports.fleet.fleet import NO_TREND, SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
-from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
 from tasks.store.history import KnownNodes
 from tasks.store.node_history import NEWEST, NodeFinding, NodeHistory, finding_kind, node_key
 from tasks.store.node_rows import GateNodes, NodeRow, Standing, is_accepted_gap
@@ -27,6 +27,8 @@ from tasks.store.records import findings_line, is_measurement
 HOUR_S = 3600.0
 # A proof that is in the future by more than clocks usually differ has no known age.
 AHEAD_S = 300.0
+# So many of the newest acts of each machine are shown, unless this is about one name.
+ACTS = 5
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ def fleet_of(
     one_name: bool = False,
 ) -> Fleet:
     """The fleet at `now` (Unix time); a proof is fresh for `fresh_s`. `acts` are by cluster and node, `views` what the engine of
-    the one cluster shows, by node; None if it was not asked. A machine that no gate has named for SEEN_S counts for nothing, unless
-    this is about `one_name`; then all numbers have their points.
+    the one cluster shows, by node; None if it was not asked. A machine that no gate has named for SEEN_S, or ever, counts for nothing,
+    unless this is about `one_name`; then all numbers have their points.
     """
     trend = follow([gate.numbers for gate in history.gates], one_name)
     machines = sorted(_machines(history, trend), key=lambda one: one.last)
@@ -94,8 +96,22 @@ def fleet_of(
         node = _with_acts(node, (acts or {}).get((cluster, name), ()), (views or {}).get(name))
         is_unseen = not one_name and now - (seconds_of(last) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
-    nodes, replaced, unseen = (sorted(some, key=_turn) for some in (nodes, replaced, unseen))
-    return Fleet(tuple(nodes), tuple(replaced), trend, history.count, now, fresh_s, unseen=tuple(unseen))
+    tested = {node.name for node in (*nodes, *unseen)}
+    untested = [
+        _with_acts(FleetNode(name, "", NodeState.UNPROVEN, (), 0, None, None, 0.0), view.acts, view)
+        for name, view in (views or {}).items()
+        if name not in tested
+    ]
+    if one_name:
+        nodes, untested = nodes + untested, []
+    else:
+        nodes, unseen = ([replace(node, acts=node.acts[-ACTS:]) for node in some] for some in (nodes, unseen))
+    nodes, replaced, unseen, untested = (
+        sorted(some, key=_turn) for some in (nodes, replaced, unseen, untested)
+    )
+    return Fleet(
+        tuple(nodes), tuple(replaced), trend, history.count, now, fresh_s, unseen=tuple(unseen), untested=tuple(untested)
+    )  # fmt: skip
 
 
 def _machines(nodes_known: KnownNodes, trend: Trend) -> list[_History]:
@@ -245,7 +261,7 @@ def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> 
         (NodeState.PROVEN, ServiceState.OUT): Disagreement.PROVEN,
     }
     differs = row.disagreement or contradiction.get((node.state, row.machine and row.machine.service))
-    return replace(node, engine=row.machine, ours=row.ours, differs=differs)
+    return replace(node, engine=row.machine, ours=row.ours, differs=differs, shell_command=row.shell)
 
 
 def _turn(node: FleetNode) -> tuple[object, ...]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
-from checks.documents.report import plain
+from checks.documents.report import plain, plain_table
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.time_series import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Cause, Profile
 from checks.value_types import age_text, listed_names
+from tasks.machines.base import Holder
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
@@ -24,7 +26,6 @@ from tasks.render.trend_text import (
     worse_words,
 )
 from tasks.reports.fleet.fleet import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
-from tasks.reports.machines.table import time_text
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, findings_line, is_missing
 from tasks.text.inert import clean, one_line
@@ -37,6 +38,18 @@ SIGNS = {
 LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell, c certified"
 STRIP, NAMED = 30, 20
 NONE = "-"
+# What the first line about an act has, and what a person cannot read.
+IN_HEAD = (
+    "node",
+    "rung",
+    "number",
+    "state",
+    "intended_at",
+    "changed_at",
+    "measured_at",
+    "finding",
+    "gate_id",
+)
 MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
     "node", "cluster", "state", "last proof", "last gates", "open", "gets worse", "changed", "scheduler",
@@ -114,6 +127,7 @@ def fleet_text(fleet: Fleet) -> str:
     if fleet.unseen:
         named = listed_names([one_line(node.name, 60) for node in fleet.unseen], NAMED)
         lines.append(f"Not named by any gate for {age_text(SEEN_S)}: {named}")
+    lines += filter(None, [untested_line(fleet)])
     if gone := len(fleet.replaced):
         were = "machine was" if gone == 1 else "machines were"
         lines.append(f"{gone} {were} replaced: another one has the name now.")
@@ -139,8 +153,8 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
         "What to do": advice_lines([node]),
         "Gets worse": few(worse_words(trend)),
         "Changed": [change_words(one) for one in reversed(trend.changes[-NAMED:])],
-        "Acts": [act_words(one) for one in reversed(node.acts)],
-        "Scheduler": [scheduler_words(node)] if engine else [],
+        "Acts": [line for one in reversed(node.acts) for line in (act_words(one), *_act_details(one))],
+        "Scheduler": [scheduler_words(node), *_engine_details(node)] if engine else [],
         "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])],
         "Numbers": [
             f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared",
@@ -161,6 +175,7 @@ def fleet_document(fleet: Fleet, whole: bool = False) -> dict[str, object]:
         "nodes": [node_document(node, whole) for node in fleet.nodes],
         "replaced": [node_document(node, whole) for node in fleet.replaced],
         "unseen": [node_document(node) for node in fleet.unseen],
+        "untested": [node_document(node) for node in fleet.untested],
         "moved": moved_document(fleet.trend),
         "groups": {name: plain(courses) for name, courses in fleet.groups.items()},
         "series": fleet.trend.series,
@@ -194,11 +209,16 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "changes": plain(trend.changes),
         "acts": plain(node.acts),
         "ours": node.ours.name.lower() if node.ours else None,
-        "scheduler": engine
-        and {"service": engine.service.value, "words": engine.status, "who": engine.owner},
+        "scheduler": None if engine is None else {
+            "service": engine.service.value, "words": engine.status, "holder": engine.holder.value, "who": engine.owner,
+            "mark": str(engine.mark) if engine.mark else None, "since": engine.since, "jobs": list(engine.jobs),
+            "instance_type": engine.instance_type or None, "instance_id": engine.instance_id or None,
+            "booted_at": engine.booted_at, "boot_id": engine.boot_id or None, "health": engine.engine_health or None,
+            "shell": node.shell_command or None,
+        },
         "differs": node.differs.value if node.differs else None,
         **({"marks": plain(node.gates)} if whole else {}),
-    }
+    }  # fmt: skip
 
 
 def state_line(node: FleetNode) -> str:
@@ -269,11 +289,53 @@ def act_words(act: Act) -> str:
 
 
 def scheduler_words(node: FleetNode) -> str:
-    """The scheduler's word beside ours."""
-    text = "does not know the node" if node.engine is None else node.engine.service.value
-    words = f" ({node.engine.status})" if node.engine is not None and node.engine.status else ""
+    """The scheduler's state of the node, and how it contradicts our records."""
+    if node.engine is None:
+        text, words = "does not know the node", ""
+    else:
+        text = node.engine.service.value
+        words = ", ".join(filter(None, (node.engine.status, node.engine.engine_health)))
     differs = f"; DIFFERS: {node.differs.value}" if node.differs else ""
-    return f"{text}{words}{differs}"
+    return f"{text}{f' ({words})' if words else ''}{differs}"
+
+
+def _engine_details(node: FleetNode) -> Iterator[str]:
+    """What else the scheduler says of the node; what is empty is left out."""
+    machine = node.engine
+    if machine is None:
+        return
+    if machine.holder is not Holder.NOBODY:
+        who = machine.owner if machine.holder is Holder.OTHER else str(machine.mark or "")
+        since = "" if machine.since is None else f" since {time_text(machine.since)}"
+        yield f"held by {who or machine.holder.value}{since}"
+    jobs = ", ".join(machine.jobs)
+    texts = {"jobs": jobs, "instance type": machine.instance_type, "shell": node.shell_command}
+    yield from (f"{name}: {text}" for name, text in texts.items() if text)
+
+
+def untested_line(fleet: Fleet) -> str:
+    """The nodes of the scheduler that no gate has tested; "" if there is none."""
+    names = listed_names([one_line(node.name, 60) for node in fleet.untested], NAMED)
+    return (
+        f"The scheduler also has {counted(len(fleet.untested), 'node')} that no gate has tested: {names}"
+        if names
+        else ""
+    )
+
+
+def _act_details(act: Act) -> Iterator[str]:
+    """What a record has besides, in one line each; what is empty is left out."""
+    record = plain_table(act)
+    record |= {f"found {name}": value for name, value in plain_table(record.pop("found")).items()}
+    yield from (f"  {name}: {value}" for name, value in record.items() if value and name not in IN_HEAD)
+
+
+def time_text(seconds: float) -> str:
+    """A time in Unix seconds, in UTC."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return "unknown time"
 
 
 def mark_words(mark: GateMark, now: float) -> str:

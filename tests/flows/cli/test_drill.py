@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import machines as machines_command
+from flows.cli import drill as drill_command
 from flows.cli.main import main
 from tasks.machines.base import Machine, ServiceState
 from tasks.store.folder import FolderStore
@@ -38,7 +38,7 @@ def gate(tmp_path: Path) -> Path:
 def machines(monkeypatch: pytest.MonkeyPatch) -> PlayedMachines:
     """A cluster with a node that serves."""
     played = serving("n2")
-    monkeypatch.setattr(machines_command, "machines_of", lambda gate: played)
+    monkeypatch.setattr(drill_command, "machines_of", lambda gate: played)
     return played
 
 
@@ -102,9 +102,9 @@ def test_a_wrong_command_line_is_rejected(
 # The command in a process of its own, with machines that are played.
 CHILD = """
 import sys
-from flows.cli import machines, main
+from flows.cli import drill, main
 from tests.fakes.machines import serving
-machines.machines_of = lambda gate: serving("n2")
+drill.machines_of = lambda gate: serving("n2")
 sys.exit(main.main(sys.argv[1:]))
 """
 

@@ -1,4 +1,4 @@
-"""`prelaunch fleet list` and `repair machines`: the answer, the formats, the page, one node, and what cannot be read."""
+"""`prelaunch fleet list`: the answer, the formats, the page, one node, and what cannot be read."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from flows.cli import fleet
-from flows.cli import machines as command
-from tasks.machines.base import Machine, Rung, ServiceState
+from tasks.machines.base import Machine, Mark, Rung, ServiceState
 from tasks.remediation.records import Records
 from tasks.reports.store_argument import open_named_store
 from tasks.store.folder import FolderStore
 from tasks.store.layout import act_key, html_key, nodes_key
-from tasks.store.open import open_store
 from tests.fakes.machines import PlayedMachines, serving
 from tests.flows.cli.conftest import Run
 from tests.sample_reports import healthy, with_metric, wrong_sums
 from tests.tasks.kept_gates import FIRST_S, gate_id, keep
-from tests.tasks.reports.machines.test_rows import act
+from tests.tasks.reports.fleet.test_engine_view import act
 
 ATTACK = "<script>alert(1)</script>\x1b[31m"
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
@@ -198,92 +196,87 @@ def test_a_cluster_without_a_gate_does_not_use_up_the_digest_of_the_week(
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> PlayedMachines:
-    """n1 and n2, which serve."""
-    machines = serving("n1", "n2")
-    monkeypatch.setattr(command, "machines_of", lambda gate: machines)
+    """The scheduler serves node-0, node-1 and n9, which no gate has tested."""
+    machines = serving("node-0", "node-1", "n9")
+    monkeypatch.setattr("flows.cli.fleet.engine_of", lambda source: ("c", machines))
     return machines
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    """A gate file with a store of its own."""
-    return Path(gate_file(tmp_path, FolderStore(tmp_path / "store"), "c"))
+def test_a_node_that_the_engine_serves_and_that_we_fenced_is_marked(
+    store: FolderStore, tmp_path: Path, played: PlayedMachines, run: Run
+) -> None:
+    """So is one that is missing. Those that no gate has tested are named."""
+    Records(store, "c").create(act(Rung.FENCE, node="node-0"))
+    Records(store, "c").create(act(Rung.FENCE, node="node-2"))
+    file = gate_file(tmp_path, store, "c")
+
+    shown = json.loads(run("fleet", "list", file, *LONG, "--format", "json").out)
+    nodes = {node["name"]: (node["ours"], node["differs"]) for node in shown["nodes"]}
+    assert ("fenced", "serves, but is fenced by us") == nodes["node-0"]
+    assert ("untouched", "serves jobs, but is condemned") == nodes["node-1"]
+    assert ("fenced", "is fenced by us, but the engine does not know it") == nodes["node-2"]
+    assert [("n9", "serving")] == [(one["name"], one["scheduler"]["service"]) for one in shown["untested"]]
+    assert "1 node that no gate has tested: n9" in run("fleet", "list", file, *LONG).out
+    assert 3 == run("fleet", "list", file, "--node", "n9").code
 
 
-def keep_acts(folder: Path, *rungs: Rung) -> None:
-    """Records of acts on n2."""
-    for index, rung in enumerate(rungs):
-        Records(open_store(str(folder / "store")), "c").create(act(rung, at=1000.0 + index))
+def test_old_fences_count_behind_many_pages(
+    store: FolderStore, tmp_path: Path, played: PlayedMachines, run: Run
+) -> None:
+    """A list shows the newest acts alone; where a node is follows from all of them, and `--node` shows all."""
+    Records(store, "c").create(act(Rung.FENCE, node="node-0"))
+    for number in range(2, 9):
+        page = act(Rung.PAGE, at=1000.0 + number, node="node-0")
+        Records(store, "c").create(replace(page, number=number, id=f"{page.id}{number}"))
+    file = gate_file(tmp_path, store, "c")
 
-
-def test_engine_and_records_are_one_table(gate: Path, played: PlayedMachines, run: Run) -> None:
-    """A node that the engine serves and that we fenced is marked."""
-    keep_acts(gate.parent, Rung.FENCE)
-
-    code, out, _ = run("repair", "machines", gate, "--format", "json")
-    rows = {row["node"]: row for row in json.loads(out)["machines"]}
-    assert (0, "untouched", None) == (code, rows["n1"]["ours"], rows["n1"]["disagreement"])
-    known = tuple(rows["n2"][key] for key in ("ours", "disagreement", "last_act"))
-    assert ("fenced", "serves", "fence 1") == known
-    code, out, _ = run("repair", "machines", gate)
-    assert 0 == code and "serves, but is fenced by us" in out
+    shown = json.loads(run("fleet", "list", file, *LONG, "--format", "json").out)["nodes"]
+    (node,) = [node for node in shown if node["name"] == "node-0"]
+    assert ("fenced", 5) == (node["ours"], len(node["acts"]))
+    out = run("fleet", "list", file, "--node", "node-0").out
+    assert "page 8: done" in out and "fence 1: done" in out and "node-1" not in out
 
 
 def test_a_silent_engine_is_said_and_the_records_are_printed(
-    gate: Path, played: PlayedMachines, run: Run
+    store: FolderStore, tmp_path: Path, played: PlayedMachines, run: Run
 ) -> None:
-    """With exit code 3."""
-    keep_acts(gate.parent, Rung.FENCE)
+    """It is not shown as an engine that knows no node."""
+    Records(store, "c").create(act(Rung.FENCE, node="node-0"))
     played.silent = True
 
-    code, out, err = run("repair", "machines", gate)
-    assert 3 == code and "fenced (fence 1 done)" in out
-    assert "the engine did not answer" in err
-    code, out, _ = run("repair", "machines", gate, "--format", "json")
-    (machine,) = json.loads(out)["machines"]
-    assert (3, False) == (code, json.loads(out)["answered"])
-    assert ("n2", None) == (machine["node"], machine["engine"])
+    code, out, err = run("fleet", "list", gate_file(tmp_path, store, "c"), "--node", "node-0")
+    assert 3 == code and "fence 1: done" in out
+    assert "the scheduler did not answer" in err and "does not know" not in out
 
 
-@pytest.mark.usefixtures("played")
-def test_an_unreadable_record_is_said_and_the_engine_is_printed(gate: Path, run: Run) -> None:
-    """With exit code 3, and no node that looks untouched."""
-    open_store(str(gate.parent / "store")).put(act_key("c", "n2", "x"), b"{")
-
-    code, out, err = run("repair", "machines", gate)
-    assert 3 == code and "untouched" not in out
-    assert "cannot be read" in err
-
-
-def test_machines_command_lists_the_acts_of_one_node(gate: Path, played: PlayedMachines, run: Run) -> None:
-    """And no other node's."""
-    keep_acts(gate.parent, Rung.FENCE, Rung.RECHECK, Rung.RETURN)
-
-    code, text, _ = run("repair", "machines", gate, "--node", "n2")
-    acts = [line[21:].partition(" at ")[0] for line in text.splitlines() if " at 1970" in line]
-    assert (0, ["fence 1: done", "recheck 1: done", "return 1: done"]) == (code, acts)
-    assert "n1" not in text
-    code, out, _ = run("repair", "machines", gate, "--node", "n2", "--format", "json")
-    assert (0, 3) == (code, len(json.loads(out)["records"]))
-
-
-def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, run: Run) -> None:
-    """The nodes of its cluster may be many, and none of them is listed."""
-    code, out, err = run("repair", "machines", gate)
-    assert (0, "No machine is known.\n") == (code, out) and "`prelaunch fleet list`" in err
-
-
-@pytest.mark.parametrize("verb", ["machines", "run"])
-def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(
-    tmp_path: Path, verb: str, run: Run
+def test_an_unreadable_record_is_said_and_the_engine_is_printed(
+    store: FolderStore, tmp_path: Path, played: PlayedMachines, run: Run
 ) -> None:
+    """No node looks untouched, and no mark of ours looks forged."""
+    store.put(act_key("c", "node-0", "x"), b"{")
+    played.fence("node-0", Mark(gate_id(0), "kernel.xid"))
+
+    ended = run("fleet", "list", gate_file(tmp_path, store, "c"), *LONG, "--format", "json")
+    nodes = {node["name"]: node for node in json.loads(ended.out)["nodes"]}
+    assert ("unread", "out of service") == (nodes["node-0"]["ours"], nodes["node-0"]["scheduler"]["service"])
+    assert nodes["node-0"]["differs"] in (None, "is out of service, but is proven")
+    assert "the acts of cluster c could not be read" in ended.err
+
+
+def test_the_scheduler_of_another_cluster_is_not_asked(
+    store: FolderStore, tmp_path: Path, played: PlayedMachines, run: Run
+) -> None:
+    """Its nodes are none of the cluster that was named."""
+    keep(store, 3, replace(healthy(2, 2), measured_at="2025-11-25T08:00:00Z"), cluster="other")
+    file = gate_file(tmp_path, store, "c")
+
+    code, out, _ = run("fleet", "list", file, "--cluster", "other", *LONG)
+    assert 0 == code and "scheduler" not in out
+    assert "scheduler" in run("fleet", "list", file, "--cluster", "c", *LONG).out
+
+
+def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(tmp_path: Path, run: Run) -> None:
     """With what is needed."""
-    code, _, err = run("repair", verb, tmp_path)
-    assert 2 == code and "is a folder. This needs a gate file" in err
-
-
-@pytest.mark.parametrize("words", [["--node", "n9"], ["--node", "../n2"], ["--node", "n2\n"]])
-@pytest.mark.usefixtures("played")
-def test_a_node_that_is_none_is_rejected(gate: Path, words: list[str], run: Run) -> None:
-    """With exit code 2."""
-    assert (2, "") == run("repair", "machines", gate, *words)[:2]
+    for words in (("run", tmp_path), ("drill", "xid-74", tmp_path, "--node", "n1")):
+        code, _, err = run("repair", *words)
+        assert 2 == code and "is a folder. This needs a gate file" in err

@@ -92,7 +92,6 @@ def test_wrong_usage_exits_2(words: list[str], run: Run) -> None:
         (["gaet", "x"], "prelaunch gate", "gate"),
         (["trigger", "x"], "prelaunch run start", "run start"),
         (["cluster-config"], "prelaunch site parallelcluster", "site parallelcluster"),
-        (["machines", "x"], "prelaunch repair machines", "repair machines"),
         (["fleet", "lst"], "prelaunch fleet list", "fleet list"),
         (["fleet", "gate.toml"], "prelaunch fleet", None),
         (["fleet"], "prelaunch fleet", None),

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers
 from checks.model import Cause, Finding, Level, Profile
 from tasks.machines.base import Holder, Machine, ServiceState
+from tasks.reports.fleet.engine_view import Disagreement, MachineRow, OurState
 from tasks.reports.fleet.fleet import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
-from tasks.reports.machines.rows import Disagreement, MachineRow, OurState
 from tasks.store.node_rows import GateNodes, NodeRow, Standing
 from tests.benchmarks.fleet_history import made_up
 from tests.tasks.kept_gates import known_of

@@ -1,4 +1,4 @@
-"""The machines of a cluster: what their engine shows, what our records say, and how the two contradict each other. Pure."""
+"""What the engine of a cluster shows of its machines, and how that contradicts our records. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Disagreement(StrEnum):
 
 @dataclass(frozen=True)
 class MachineRow:
-    """One machine. `machine` is None if the engine did not answer, or does not know the node; `acts` are oldest first.
+    """One machine. `machine` is None if the engine does not know the node; `acts` are oldest first.
 
     `shell` is the command that opens a shell there, "" if none is known.
     """
@@ -61,33 +61,20 @@ class MachineRow:
     acts: tuple[Act, ...] = ()
     shell: str = ""
 
-    @property
-    def proof(self) -> Act | None:
-        """The last re-test that has a result."""
-        return next((act for act in reversed(self.acts) if act.proof is not None), None)
-
-    @property
-    def placed_by(self) -> Act | None:
-        """The act that says where the node is."""
-        return last_placing(self.acts)
-
 
 def machine_rows(
-    machines_seen: Mapping[str, Machine] | None, acts: Sequence[Act] | None, machines: Machines
+    machines_seen: Mapping[str, Machine], acts: Sequence[Act] | None, machines: Machines
 ) -> tuple[MachineRow, ...]:
-    """A row for each machine that the engine shows or that has an act, by name.
-
-    `machines_seen` is None if the engine did not answer, `acts` is None if the records could not be read.
-    """
+    """A row for each machine that the engine shows or that has an act, by name. `acts` is None if they could not be read."""
     by_node: dict[str, list[Act]] = {}
     for act in acts or ():
         by_node.setdefault(act.node, []).append(act)
     rows = []
-    for node in sorted({*(machines_seen or {}), *by_node}):
+    for node in sorted({*machines_seen, *by_node}):
         own = tuple(by_node.get(node, ()))
-        machine = machines_seen.get(node) if machines_seen is not None else None
+        machine = machines_seen.get(node)
         ours = OurState.UNREAD if acts is None else our_state(own)
-        differs = None if machines_seen is None else disagreement(machine, ours, last_placing(own))
+        differs = disagreement(machine, ours, last_placing(own))
         rows.append(MachineRow(node, machine, ours, differs, own, machines.shell(machine) if machine else ""))
     return tuple(rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,12 @@ from checks.model import SCHEMA_VERSION
 from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState
 from tasks.machines.kubernetes_nodes import machine_of
 from tasks.remediation.model import Act, ActState, Identity, Proof
-from tasks.reports.machines.rows import Disagreement, OurState, disagreement, machine_rows, our_state
-from tasks.reports.machines.table import machines_text, node_text, row_table
-from tests.fakes.machines import PlayedMachines, serving
+from tasks.reports.fleet.engine_view import Disagreement, OurState, disagreement, machine_rows, our_state
+from tasks.reports.fleet.fleet import Fleet
+from tasks.reports.fleet.states import fleet_of
+from tasks.reports.fleet.text import fleet_text, node_document, node_text
+from tests.fakes.machines import serving
+from tests.tasks.kept_gates import known_of
 
 GATE = "p5-20261125-120000-abcd"
 
@@ -100,16 +104,6 @@ def test_disagreement_is_none_for_unknown_states() -> None:
     assert ({None}, {None}) == (unsettled, untold)
 
 
-def test_a_silent_engine_leaves_what_we_know() -> None:
-    """The rows of our records, without a disagreement."""
-    (row,) = machine_rows(None, (act(Rung.FENCE),), PlayedMachines(silent=True))
-    text = machines_text((row,), 1060.0, reached=False)
-
-    assert (None, OurState.FENCED, None) == (row.machine, row.ours, row.disagreement)
-    assert "the engine did not answer" in text
-    assert "not known" in text.splitlines()[1]
-
-
 def test_unreadable_records_leave_what_the_engine_shows() -> None:
     """Nobody takes a node for untouched because its records could not be read."""
     (row,) = machine_rows(serving("n2").by_name(), None, serving())
@@ -117,21 +111,48 @@ def test_unreadable_records_leave_what_the_engine_shows() -> None:
     assert (OurState.UNREAD, None) == (row.ours, row.disagreement)
 
 
-def test_the_table_has_what_an_operator_asks_for() -> None:
-    """Both states, the proof and its age, type, holder, since when, acts, jobs and the shell."""
-    acts = (act(Rung.FENCE), PROVEN)
+def shown_by_engine(*machines: Machine, acts: tuple[Act, ...] = (), one_name: bool = True) -> Fleet:
+    """A fleet without a gate, of which the engine shows these machines."""
+    views = machine_rows({one.node: one for one in machines}, acts, serving())
+    found = fleet_of(known_of(()), 1690.0, 1e9, views={row.node: row for row in views}, one_name=one_name)
+    return replace(found, asked=True)
+
+
+def text_of(found: Fleet) -> str:
+    """What is printed of the one node."""
+    (node,) = found.nodes
+    return node_text(node, found)
+
+
+def test_a_node_that_no_gate_has_tested_is_listed_and_not_counted() -> None:
+    """Its scheduler may have machines on which no gate ever runs."""
+    found = shown_by_engine(machine(ServiceState.SERVING), one_name=False)
+
+    assert ((), ["n2"]) == (found.nodes, [node.name for node in found.untested])
+    assert "The scheduler also has 1 node that no gate has tested: n2" in fleet_text(found)
+
+
+def test_one_node_shows_what_an_operator_asks_for() -> None:
+    """Both states, the proof, the type, who holds it since when, jobs and the shell."""
     own: dict[str, Any] = {"instance_type": "p5.48xlarge", "jobs": ("17",), "status": "drained"}
     shown = machine(ServiceState.OUT, Holder.PRELAUNCH, since=1000.0, **own)
-    (row,) = machine_rows({"n2": shown}, acts, serving())
-    line = machines_text((row,), 1690.0, reached=True).splitlines()[1]
+    found = shown_by_engine(shown, acts=(act(Rung.FENCE), PROVEN))
+    lines = [line.strip() for line in text_of(found).splitlines()]
 
-    cells = [cell.strip() for cell in line.split("  ") if cell][:7]
-    assert ["n2", "out of service", "fenced (recheck 1 done)", "-"] == cells[:4]
-    assert ["passed 10 min ago", "-", "p5.48xlarge"] == cells[4:]
-    assert line.endswith(f"prelaunch: {GATE} kernel.xid  1970-01-01 00:16:40Z  2     17    shell n2")
+    assert lines[lines.index("Scheduler:") + 1 :][:5] == [
+        "out of service (drained)",
+        f"held by prelaunch: {GATE} kernel.xid since 1970-01-01 00:16:40Z",
+        "jobs: 17",
+        "instance type: p5.48xlarge",
+        "shell: shell n2",
+    ]
+    assert "proof: passed" in lines and (OurState.FENCED, 2) == (
+        found.nodes[0].ours,
+        len(found.nodes[0].acts),
+    )
 
 
-def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> None:
+def test_the_health_that_an_engine_gives_a_node_is_shown() -> None:
     """HyperPod's labels of a node of EKS; most engines say nothing of it."""
     labels = {
         "sagemaker.amazonaws.com/node-health-status": "Schedulable",
@@ -140,39 +161,34 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
     }
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     node = {"metadata": {"name": "n2", "labels": labels}, "status": ready}
-    shown = {"n2": machine_of(node), "n3": Machine("n3", ServiceState.SERVING)}
-    rows = machine_rows(shown, (PROVEN,), serving())
-    lines = machines_text(rows, 1690.0, reached=True).splitlines()
-    tables = [row_table(row, 1690.0, True)["engine"] for row in rows]
+    found = shown_by_engine(machine_of(node), Machine("n3", ServiceState.SERVING))
+    documents: list[Any] = [node_document(one)["scheduler"] for one in found.nodes]
 
-    assert lines[0].index("last proof") < lines[0].index("health") < lines[0].index("type")
-    for word in ("passed 10 min ago", "Schedulable, deep check Passed", "ml.p5.48xlarge"):
-        assert word in lines[1]
-    assert [table["health"] for table in tables] == ["Schedulable, deep check Passed", None]  # type: ignore[index]
+    assert "Schedulable, deep check Passed)" in node_text(found.nodes[0], found)
+    assert [one["health"] for one in documents] == ["Schedulable, deep check Passed", None]
 
 
 def test_words_of_an_engine_are_data() -> None:
     """No control character reaches a terminal, and no line is added."""
     evil = "n2\x1b[2J\nn3  serving"
     own: dict[str, Any] = dict.fromkeys(("status", "owner", "instance_type"), evil)
-    shown = Machine(evil, ServiceState.OUT, Holder.OTHER, jobs=(evil,), **own)
-    rows = machine_rows({evil: shown}, (), serving())
-    texts = machines_text(rows, 0.0, True), node_text(rows[0], 0.0, True)
+    found = shown_by_engine(Machine(evil, ServiceState.OUT, Holder.OTHER, jobs=(evil,), **own))
+    listed = replace(found, nodes=(), untested=found.nodes)
+    texts = text_of(found), fleet_text(listed), fleet_text(found)
 
-    assert not any("\x1b" in text for text in texts)
-    assert 3 == len(texts[0].splitlines())
+    assert not any("\x1b" in text or "\nn3" in text for text in texts)
 
 
-def test_node_text_shows_each_act_with_its_proof() -> None:
+def test_one_node_shows_each_act_with_its_proof() -> None:
     """Verdict, command, who allowed it, the engine's words before and after, and the proof."""
     done = act(
         Rung.REBOOT, allowed_by="ada (Slack)", command="scontrol reboot n2", before="idle+drain", said="requested",
         after="down", proof=Proof.PASSED, found=Identity("b-2"), gate="g9",
     )  # fmt: skip
-    (row,) = machine_rows({"n2": machine(ServiceState.SERVING)}, (act(Rung.FENCE), done), serving())
-    text = node_text(row, 2000.0, reached=True)
+    found = shown_by_engine(machine(ServiceState.SERVING), acts=(act(Rung.FENCE), done))
+    text = text_of(found)
 
     own = (done.allowed_by, done.command, done.before, done.said, done.after)
     assert all(word and word in text for word in (*own, "digest", "kernel.xid", "b-2", "g9"))
-    assert "serves_" not in text
-    assert "serves" == row_table(row, 2000.0, True)["disagreement"]
+    assert "serving; DIFFERS: serves, but is fenced by us" in text
+    assert Disagreement.SERVES.value == node_document(found.nodes[0])["differs"]
