@@ -17,6 +17,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from checks.judge.cost.cost import price_for
 from checks.merge import merge
 from tasks import judge
 from tasks.collect import (
@@ -39,7 +40,6 @@ from tasks.gate.predecessor import find_jobs
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
-from tasks.gate_file.cost_terms import price_for
 from tasks.judge import proven_pass, report_verdict
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
 from tasks.launchers.log_end import FailureCause, NodeLog, cause_of, node_log

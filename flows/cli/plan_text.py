@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from checks.bundle import plan_of
+from checks.facts.prices import Price
 from checks.model import ANSWER_WORDS, Answer, Planned, Scope
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
@@ -52,7 +53,7 @@ def plan_text(
         page = [*head, *(f"{name + ':':<10}{one_line(text, 400)}" for name, text in answer.items() if text)]
         more = "--verbose shows every check, cost and condition"
         return "\n".join([*page, f"Nothing was started. {more}; --format shell prints the requests.", ""])
-    region = f" ({estimate.price_region})" if estimate.price_region else ""
+    region = f" ({estimate.price.where})" if estimate.price is not None and estimate.price.where else ""
     sections: dict[str, Iterable[str]] = {
         "Examples that you have to replace: until then the gate fails, or notifies nobody": [
             one.text for one in examples_of(context.gate, environment)
@@ -178,20 +179,22 @@ def _length(stage: StageForecast) -> str:
 def _stage(estimate: Forecast, stage: StageForecast) -> str:
     if not stage.billed or stage.at_most_s is None:
         return _length(stage)
-    return f"{_length(stage)} for {_amount(estimate.nodes * stage.at_most_s / HOUR_S, estimate.usd_per_node_hour)}"
+    return f"{_length(stage)} for {_amount(estimate.nodes * stage.at_most_s / HOUR_S, estimate.price)}"
 
 
 def _bounds(estimate: Forecast, cost: PlacementCost) -> str:
     about = "not known"
     if cost.about_node_hours is not None:
-        about = f"{'at least' if cost.is_least else 'about'} {_amount(cost.about_node_hours, estimate.usd_per_node_hour)}"
-    return f"{about}, at most {_amount(cost.at_most_node_hours, estimate.usd_per_node_hour)}"
+        about = f"{'at least' if cost.is_least else 'about'} {_amount(cost.about_node_hours, estimate.price)}"
+    return f"{about}, at most {_amount(cost.at_most_node_hours, estimate.price)}"
 
 
 def _cost(estimate: Forecast, one: PlacementCost) -> str:
-    price, idle = estimate.usd_per_node_hour, "nothing"
+    price, idle = estimate.price, "nothing"
     if one.idle_at_most_node_hours:
-        rate = "" if price is None else f", {estimate.nodes * price / 60:,.2f} USD per minute"
+        rate = (
+            "" if price is None else f", {estimate.nodes * price.usd_per_node_hour / 60:,.2f} USD per minute"
+        )
         idle = f"at most {_amount(one.idle_at_most_node_hours, price)}{rate}"
     again = f"; {one.again}" if one.again else ""
     return f"{one.placement.value}: {_bounds(estimate, one)}, of which idle {idle}{again}"
@@ -223,15 +226,14 @@ def _job(plan: Plan) -> str:
 
 
 def _price(estimate: Forecast) -> str:
-    if estimate.usd_per_node_hour is None:
+    if estimate.price is None:
         return "no price is known"
-    source = f" ({estimate.price_source})" if estimate.price_source else ""
-    return f"{estimate.usd_per_node_hour:g} USD per node and hour{source}"
+    return f"{estimate.price.usd_per_node_hour:g} USD per node and hour ({estimate.price.provenance})"
 
 
-def _amount(node_hours: float, usd_per_node_hour: float | None) -> str:
+def _amount(node_hours: float, price: Price | None) -> str:
     hours = f"{node_hours:,.2f} node-hours"
-    return hours if usd_per_node_hour is None else f"{node_hours * usd_per_node_hour:,.2f} USD ({hours})"
+    return hours if price is None else f"{node_hours * price.usd_per_node_hour:,.2f} USD ({hours})"
 
 
 def _time(seconds: float) -> str:

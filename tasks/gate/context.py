@@ -24,12 +24,13 @@ from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, lacks, types_text
 from checks.judge.baseline.bands import Baseline, digest_of
+from checks.judge.cost.cost import NOTHING_SAID, CostTerms
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
 from checks.value_types import DecodeError, listed_names
 from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
-from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, terms_of
+from tasks.gate_file.cost_terms import terms_of
 from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_known_type, require_own_machine, topology_of, unfit_line
 from tasks.gate_file.model import Gate, Mode

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from checks.facts.durations import devices_of, duration_of
+from checks.facts.prices import Price
+from checks.judge.cost.cost import price_for
 from tasks.gate.context import GateContext
-from tasks.gate_file.cost_terms import price_for
 from tasks.launchers.base import Placement
 
 SECONDS_PER_HOUR = 3600.0
@@ -52,13 +53,11 @@ class PlacementCost:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The estimates for a whole gate. `price_region` says whose price it is ("price of us-west-2"), "" where nobody said."""
+    """The estimates for a whole gate. `price` is None where nobody said what a node costs, and no table has it."""
 
     nodes: int
     instance_type: str
-    usd_per_node_hour: float | None
-    price_source: str
-    price_region: str
+    price: Price | None
     stages: tuple[StageForecast, ...]
     placements: tuple[PlacementCost, ...]
 
@@ -75,15 +74,12 @@ REPEATS = {
 
 def forecast(context: GateContext, ask_minutes: int) -> Forecast:
     """The forecast of a gate whose questions may wait for so many minutes. Pure."""
-    declared, price = context.declared, price_for(context.declared.instance_type, context.terms)
-    usd = None if price is None else price.usd_per_node_hour
+    declared = context.declared
     answer_s = ask_minutes * 60.0 if context.asks else 0.0
     return Forecast(
         nodes=declared.nodes,
         instance_type=declared.instance_type,
-        usd_per_node_hour=usd,
-        price_source="" if price is None else str(price.provenance),
-        price_region="" if price is None else price.where,
+        price=price_for(declared.instance_type, context.terms),
         stages=tuple(_stages(context, answer_s)),
         placements=tuple(
             _spent(context, placement, idle_s, answer_s)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checks.documents.columns import by_check
 from checks.facts.failures import builtin_failures
-from checks.facts.prices import Price, Purchase, builtin_prices, price_of
-from checks.facts.provenance import NumberKind, Provenance
-from checks.judge.cost.cost import Cost, Job, cost
+from checks.facts.prices import Purchase
+from checks.judge.cost.cost import NOTHING_SAID, Cost, CostTerms, cost
 from checks.model import Report, Verdict
 
 if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
@@ -19,33 +17,9 @@ if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate f
 SECONDS_PER_HOUR = 3600.0
 
 
-@dataclass(frozen=True)
-class CostTerms:
-    """Hours and US dollars; None where nobody said."""
-
-    hours: float | None = None
-    checkpoint_hours: float | None = None
-    replacement_hours: float | None = None
-    usd_per_node_hour: float | None = None
-    purchase: Purchase = Purchase.EC2
-
-
-NOTHING_SAID = CostTerms()
-
-
 def cost_of(report: Report, verdict: Verdict, terms: CostTerms = NOTHING_SAID) -> Cost:
     """The cost of the verdict's findings for the declared cluster, under the terms."""
-    declared = report.declared
-    job = Job(
-        declared.instance_type,
-        declared.nodes,
-        declared.gpus_per_node,
-        terms.hours,
-        terms.checkpoint_hours,
-        terms.replacement_hours,
-        _check_hours(report),
-    )
-    return cost(verdict, job, price_for(declared.instance_type, terms), builtin_failures())
+    return cost(verdict, report.declared, terms, builtin_failures(), _check_hours(report))
 
 
 def terms_of(gate: Gate) -> CostTerms:
@@ -59,14 +33,6 @@ def terms_of(gate: Gate) -> CostTerms:
         terms.usd_per_node_hour,
         Purchase(terms.purchase),
     )
-
-
-def price_for(instance_type: str, terms: CostTerms) -> Price | None:
-    """What a node costs under the terms; None if nobody said, and no table has it."""
-    if terms.usd_per_node_hour is not None:
-        provenance = Provenance("declared for this job", "as declared", "undated", NumberKind.DOCUMENTED)
-        return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, provenance)
-    return price_of(builtin_prices(), instance_type, terms.purchase)
 
 
 def _check_hours(report: Report) -> float | None:

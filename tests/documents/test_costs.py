@@ -33,7 +33,8 @@ def test_a_row_is_what_plan_computes(row: tuple[str, ...]) -> None:
     chosen = next(one for one in made.placements if one.chosen)
 
     assert (nodes, kind, placement) == (str(made.nodes), made.instance_type, chosen.placement.value)
-    usd = made.usd_per_node_hour or 0.0
+    assert made.price is not None
+    usd = made.price.usd_per_node_hour
     assert expected == f"{(chosen.about_node_hours or 0.0) * usd:,.2f}"
     assert most == f"{chosen.at_most_node_hours * usd:,.2f}"
     idles = chosen.idle_at_most_node_hours

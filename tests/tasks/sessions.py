@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from checks.judge.cost.cost import CostTerms
 from checks.model import Declared, Report
 from tasks.gate.context import GateContext
 from tasks.gate.lease import lease as leases
@@ -19,7 +20,6 @@ from tasks.gate.outcome import JudgedReport
 from tasks.gate.progress import LISTENER, ProgressListener
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
-from tasks.gate_file.cost_terms import CostTerms
 from tasks.gate_file.model import Mode
 from tasks.gate_file.people import Notify
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement

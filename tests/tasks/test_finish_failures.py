@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from checks.exit_codes import Exit
+from checks.judge.cost.cost import CostTerms
 from flows.cli.gate_output import show
 from flows.cli.output import add_output_arguments
 from tasks import finish, judge
@@ -20,7 +21,6 @@ from tasks.finish import defect_outcome, failed_outcome
 from tasks.gate.lease.lease import LeaseError
 from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training
 from tasks.gate.progress import LiveProgress
-from tasks.gate_file.cost_terms import CostTerms
 from tasks.launchers.base import JobState, LaunchError
 from tasks.store.base import StoreError
 from tests.tasks.orchestration.server.test_http_client import status_error

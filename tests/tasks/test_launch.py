@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from checks.judge.cost.cost import CostTerms
 from tasks import launch
 from tasks.gate.jobs import JobEnd
-from tasks.gate_file.cost_terms import CostTerms
 from tasks.launch import (
     PoolLost,
     PoolProof,

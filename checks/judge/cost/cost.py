@@ -14,45 +14,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.facts.failures import Failures, Fault, ValueSpan
-from checks.facts.prices import Price
+from checks.facts.prices import Price, Purchase, builtin_prices, price_of
+from checks.facts.provenance import NumberKind, Provenance
 from checks.judge.cost.failure_model import any_of, fault_of, lost_per_failure, lost_to_straggler
-from checks.model import CLUSTER, LINK, Cause, Finding, Level, Verdict, node_of
+from checks.model import CLUSTER, LINK, Cause, Declared, Finding, Level, Verdict, node_of
 
 NOTHING = ValueSpan(0.0, 0.0)
+DAY_HOURS = 24.0
 
 
 @dataclass(frozen=True)
-class Job:
-    """What was declared of the training job, in hours; None for what was not declared."""
+class CostTerms:
+    """What was declared of the training job and its machines, in hours and US dollars; None for what was not declared."""
 
-    instance_type: str
-    nodes: int
-    gpus_per_node: int
     hours: float | None = None
     checkpoint_hours: float | None = None
     replacement_hours: float | None = None
-    check_hours: float | None = None
+    usd_per_node_hour: float | None = None
+    purchase: Purchase = Purchase.EC2
 
-    @property
-    def units(self) -> int:
-        """The number of GPUs, or of nodes if there are no GPUs."""
-        return self.nodes * (self.gpus_per_node or 1)
+
+NOTHING_SAID = CostTerms()
 
 
 class Model:
     """The losses of one job by the statistics, none greater than the whole job."""
 
-    def __init__(self, job: Job, failures: Failures, horizon: float) -> None:
-        self.job, self.failures, self.horizon = job, failures, horizon
-        declared = job.checkpoint_hours
+    def __init__(self, nodes: int, units: int, terms: CostTerms, failures: Failures) -> None:
+        self.nodes, self.units, self.failures = nodes, units, failures
+        self.horizon = DAY_HOURS if terms.hours is None else terms.hours
+        declared = terms.checkpoint_hours
         self.checkpoint = failures.span("checkpoint_hours").low if declared is None else declared
-        self.whole = job.units * horizon
+        self.whole = units * self.horizon
 
     def failure(self, fault: Fault) -> ValueSpan:
         """What one crash or hang costs: the time to detect it, to restart, and to compute half a checkpoint interval again."""
         detect = self.failures.span("detect_hang_hours" if fault is Fault.HANG else "detect_crash_hours")
         interval = min(self.checkpoint, self.horizon)
-        return lost_per_failure(self.job.units, detect, self.failures.span("restart_hours"), interval)
+        return lost_per_failure(self.units, detect, self.failures.span("restart_hours"), interval)
 
     def total(self, findings: Sequence[Finding]) -> ValueSpan:
         """The sum of all losses. Faults that end a job add up, counting the most serious one of each place; of slow parts only the
@@ -80,7 +79,7 @@ class Model:
         grave = finding.level is Level.FAIL
         if fault is Fault.SLOW:
             share = self.failures.span("slow_fail" if grave else "slow_warn")
-            return lost_to_straggler(self.job.units, self.horizon, share)
+            return lost_to_straggler(self.units, self.horizon, share)
         if fault is Fault.CORRUPTION:  # it is noticed at the next checkpoint, or when the job is over
             return self.capped(ValueSpan(self.failure(Fault.CRASH).low, self.whole).times(chance))
         known = Fault.CRASH if fault is Fault.UNKNOWN else fault
@@ -96,7 +95,7 @@ class Model:
         """The probability that a defect exists which the job will meet. What was not observed is as likely as on unchecked nodes."""
         if finding.cause is Cause.EVIDENCE:
             share = self.failures.share(finding.check).share_of_nodes
-            nodes = self.job.nodes if finding.subject == CLUSTER else 1
+            nodes = self.nodes if finding.subject == CLUSTER else 1
             return ValueSpan(0.0, any_of(nodes, share))
         # The slowness was measured; the share says by how much it slows the job.
         if fault_of(finding) is Fault.SLOW:
@@ -115,9 +114,6 @@ def place_of(subject: str) -> str:
 
 def _greater(first: ValueSpan, second: ValueSpan) -> ValueSpan:
     return ValueSpan(max(first.low, second.low), max(first.high, second.high))
-
-
-DAY_HOURS = 24.0
 
 
 @dataclass(frozen=True)
@@ -146,37 +142,46 @@ class Cost:
         return None if self.usd_per_unit_hour is None else hours * self.usd_per_unit_hour
 
 
-def cost(verdict: Verdict, job: Job, price: Price | None, failures: Failures) -> Cost:
-    """The cost of the verdict's findings for the job. Findings above PASS count, and each place counts once."""
-    horizon = DAY_HOURS if job.hours is None else job.hours
-    model = Model(job, failures, horizon)
-    bad = [finding for finding in verdict.findings if finding.level is not Level.PASS]
-    launching = model.total(bad)
+def cost(
+    verdict: Verdict,
+    declared: Declared,
+    terms: CostTerms,
+    failures: Failures,
+    check_hours: float | None = None,
+) -> Cost:
+    """The cost of the verdict's findings for the job. Findings above PASS count, and each place counts once. `check_hours` is how long
+    the checks took, None if they were not timed.
+    """
+    units = declared.nodes * (declared.gpus_per_node or 1)
+    model = Model(declared.nodes, units, terms, failures)
+    price = price_for(declared.instance_type, terms)
+    launching = model.total([finding for finding in verdict.findings if finding.level is not Level.PASS])
     waits = failures.span("replacement_hours")
-    if job.replacement_hours is not None:
-        waits = ValueSpan(job.replacement_hours, job.replacement_hours)
-    checking = None if job.check_hours is None else job.check_hours * job.units
+    if terms.replacement_hours is not None:
+        waits = ValueSpan(terms.replacement_hours, terms.replacement_hours)
+    unknown = {
+        f"no price is known for {declared.instance_type}, so costs in money are not shown": price is None,
+        "the job's length is not declared, so losses are for its first 24 h": terms.hours is None,
+        "the checkpoint interval is not declared, so one hour is assumed": terms.checkpoint_hours is None,
+    }
     return Cost(
-        unit="GPU-hours" if job.gpus_per_node else "node-hours",
-        units=job.units,
-        horizon_hours=horizon,
-        length_known=job.hours is not None,
-        usd_per_unit_hour=None if price is None else price.usd_per_node_hour / (job.gpus_per_node or 1),
+        unit="GPU-hours" if declared.gpus_per_node else "node-hours",
+        units=units,
+        horizon_hours=model.horizon,
+        length_known=terms.hours is not None,
+        usd_per_unit_hour=None if price is None else price.usd_per_node_hour / (declared.gpus_per_node or 1),
         price=price,
         launching=launching,
-        waiting=waits.scaled(job.units),
-        checking=checking,
-        worth_waiting_hours=launching.scaled(1 / job.units),
-        unknown=_unknown(job, price),
+        waiting=waits.scaled(units),
+        checking=None if check_hours is None else check_hours * units,
+        worth_waiting_hours=launching.scaled(1 / units),
+        unknown=tuple(text for text, is_unknown in unknown.items() if is_unknown),
     )
 
 
-def _unknown(job: Job, price: Price | None) -> tuple[str, ...]:
-    said = []
-    if price is None:
-        said.append(f"no price is known for {job.instance_type}, so costs in money are not shown")
-    if job.hours is None:
-        said.append("the job's length is not declared, so losses are for its first 24 h")
-    if job.checkpoint_hours is None:
-        said.append("the checkpoint interval is not declared, so one hour is assumed")
-    return tuple(said)
+def price_for(instance_type: str, terms: CostTerms) -> Price | None:
+    """What a node costs under the terms; None if nobody said, and no table has it."""
+    if terms.usd_per_node_hour is not None:
+        provenance = Provenance("declared for this job", "as declared", "undated", NumberKind.DOCUMENTED)
+        return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, provenance)
+    return price_of(builtin_prices(), instance_type, terms.purchase)

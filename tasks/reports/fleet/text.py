@@ -209,16 +209,11 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "changes": plain(trend.changes),
         "acts": plain(node.acts),
         "ours": node.ours.name.lower() if node.ours else None,
-        "scheduler": None if engine is None else {
-            "service": engine.service.value, "words": engine.status, "holder": engine.holder.value, "who": engine.owner,
-            "mark": str(engine.mark) if engine.mark else None, "since": engine.since, "jobs": list(engine.jobs),
-            "instance_type": engine.instance_type or None, "instance_id": engine.instance_id or None,
-            "booted_at": engine.booted_at, "boot_id": engine.boot_id or None, "health": engine.engine_health or None,
-            "shell": node.shell_command or None,
-        },
+        "scheduler": engine
+        and {**plain_table(engine), "health": engine.engine_health, "shell": node.shell_command},
         "differs": node.differs.value if node.differs else None,
         **({"marks": plain(node.gates)} if whole else {}),
-    }  # fmt: skip
+    }
 
 
 def state_line(node: FleetNode) -> str:

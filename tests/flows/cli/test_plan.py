@@ -308,7 +308,7 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: Captured) -> No
     assert "Stages: estimates, not measurements of this cluster" in text
     assert "  63.296 USD per node and hour (AWS Price List API" in text
     assert "Cost before the training (price of us-west-2)" in text
-    assert "price of us-west-2" == estimate["price_region"]
+    assert "us-west-2" == estimate["price"]["region"]
     assert "  checks, profile standard: at least 3.0 min, at most 30.0 min for 126.59 USD" in text
     assert re.search(r"  pooled: at least 12\.66 USD .* 379\.78 USD .* idle at most 253\.18 USD", text)
     assert "  idle pool: not known, at most 60.0 min for" in text

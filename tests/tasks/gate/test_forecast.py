@@ -40,7 +40,8 @@ def test_a_pool_costs_what_its_machines_cost_while_they_are_idle() -> None:
     found = {one.placement: one for one in plan.placements}
     pooled, in_job = found[Placement.POOLED], found[Placement.IN_JOB]
 
-    price = plan.usd_per_node_hour or 0.0
+    assert plan.price is not None
+    price = plan.price.usd_per_node_hour
     assert (4.22, 253.18) == (round(4 * price / 60, 2), round(pooled.idle_at_most_node_hours * price, 2))
     assert 0.0 == in_job.idle_at_most_node_hours
     assert (126.59, 379.78) == tuple(round(one.at_most_node_hours * price, 2) for one in (in_job, pooled))
@@ -80,7 +81,7 @@ def test_without_a_price_hours_are_said_and_no_dollars() -> None:
     """m5.large is in no table of prices."""
     found = made("sagemaker-cpu")
 
-    assert found.usd_per_node_hour is None
+    assert found.price is None
     assert all(one.at_most_node_hours > 0 for one in found.placements)
 
 
@@ -88,7 +89,8 @@ def test_a_price_that_was_said_is_taken() -> None:
     """And named as the gate file's."""
     found = made("sagemaker-cpu", "cost.usd_per_node_hour=0.1")
 
-    assert 0.1 == found.usd_per_node_hour and "declared for this job" in found.price_source
+    assert found.price is not None
+    assert 0.1 == found.price.usd_per_node_hour and "declared for this job" in str(found.price.provenance)
 
 
 def test_spot_machines_are_offered_no_pool() -> None:

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from checks.exit_codes import RejectionKind
+from checks.judge.cost.cost import CostTerms
 from checks.model import Report
 from flows.cli.output import json_text, rejection
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
@@ -24,7 +25,7 @@ from tasks.gate.outcome import (
     unjudged_json,
 )
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
-from tasks.gate_file.cost_terms import CostTerms, cost_of
+from tasks.gate_file.cost_terms import cost_of
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import JobState, LaunchRejected, Placement
 from tasks.render.context import VerdictContext

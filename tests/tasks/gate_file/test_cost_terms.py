@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from checks.facts.prices import Purchase
-from checks.judge.cost.cost import Cost
+from checks.judge.cost.cost import NOTHING_SAID, Cost, CostTerms
 from checks.model import Cause, Declared, Finding, Level, Report
-from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_json, cost_of
+from tasks.gate_file.cost_terms import cost_json, cost_of
 from tasks.render.context import verdict_context
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tests.flows.gates import write_gate

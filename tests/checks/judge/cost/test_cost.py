@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from checks.catalog import CATALOG
 from checks.facts.failures import Fault, ValueSpan, builtin_failures
-from checks.facts.prices import Purchase, builtin_prices, price_of
-from checks.judge.cost.cost import Cost, Job, cost
+from checks.facts.prices import Purchase
+from checks.judge.cost.cost import NOTHING_SAID, Cost, CostTerms, cost
 from checks.judge.cost.failure_model import family_of, fault_of, lost_per_failure, lost_to_straggler
-from checks.model import CLUSTER, Cause, Finding, Level
+from checks.model import CLUSTER, Cause, Declared, Finding, Level
 from tests.sample_reports import healthy, verdict_of
 
-P5 = price_of(builtin_prices(), "p5.48xlarge")
-JOB = Job("p5.48xlarge", nodes=32, gpus_per_node=8, hours=72, checkpoint_hours=1, check_hours=0.25)
+DECLARED = Declared("p5.48xlarge", 32, 8, 8)
+TERMS = CostTerms(hours=72, checkpoint_hours=1)
 PASSED = verdict_of(healthy())
 
 
@@ -32,8 +32,8 @@ def _finding(
     return Finding(level, cause, check, subject, message, metric=metric)
 
 
-def _cost(*findings: Finding, job: Job = JOB) -> Cost:
-    return cost(replace(PASSED, findings=findings), job, P5, builtin_failures())
+def _cost(*findings: Finding, terms: CostTerms = TERMS) -> Cost:
+    return cost(replace(PASSED, findings=findings), DECLARED, terms, builtin_failures(), 0.25)
 
 
 def test_lost_per_failure_matches_the_sum_for_32_p5_nodes() -> None:
@@ -47,8 +47,8 @@ def test_lost_per_failure_matches_the_sum_for_32_p5_nodes() -> None:
 @pytest.mark.parametrize(("nodes", "usd"), [(4, 63), (16, 253), (64, 1013)])
 def test_cost_of_checking_matches_the_sagemaker_price(nodes: int, usd: float) -> None:
     """At SageMaker's price of a p5.48xlarge."""
-    price = price_of(builtin_prices(), "p5.48xlarge", Purchase.SAGEMAKER)
-    made = cost(PASSED, replace(JOB, nodes=nodes), price, builtin_failures())
+    terms = replace(TERMS, purchase=Purchase.SAGEMAKER)
+    made = cost(PASSED, replace(DECLARED, nodes=nodes), terms, builtin_failures(), 0.25)
 
     assert made.checking is not None
     assert made.usd(made.checking) == pytest.approx(usd, abs=0.5)
@@ -99,7 +99,8 @@ def test_cost_without_findings_is_zero() -> None:
 
 def test_cost_lists_unknown_terms_without_inventing_numbers() -> None:
     """No price, no money; no length, the first 24 h; no interval, one hour, by name."""
-    made = cost(replace(PASSED, findings=(_finding(),)), Job("toy.4x", 2, 4), None, builtin_failures())
+    toy = Declared("toy.4x", 2, 4, 4)
+    made = cost(replace(PASSED, findings=(_finding(),)), toy, NOTHING_SAID, builtin_failures())
 
     assert (None, None) == (made.usd(100.0), made.checking)
     assert (False, 24.0) == (made.length_known, made.horizon_hours)
@@ -143,6 +144,14 @@ def test_cost_maps_a_finding_to_its_fault(check: str, metric: str, fault: Fault)
     assert fault_of(_finding(check, metric=metric)) is fault
 
 
+def test_shipped_failure_statistics_are_complete() -> None:
+    """No span is upside down, and a check of any name has a share. The names of the spans are used by the tests above."""
+    failures = builtin_failures()
+
+    assert [] == [name for name, span in failures.ranges.items() if span.low > span.high]
+    assert failures.share("") is failures.share("our.own")
+
+
 def test_every_check_has_a_family() -> None:
     """A new one would be of no known fault, and counted as a crash."""
     assert not [check.name for check in CATALOG if family_of(check.name) is None]
@@ -163,8 +172,8 @@ def test_another_finding_never_lowers_the_loss(
     findings: list[Finding], more: Finding, hours: float | None
 ) -> None:
     """And no loss is below nothing, above the whole job, or greater at its least than at its most."""
-    job = replace(JOB, hours=hours)
-    less, all_ = _cost(*findings, job=job), _cost(*findings, more, job=job)
+    terms = replace(TERMS, hours=hours)
+    less, all_ = _cost(*findings, terms=terms), _cost(*findings, more, terms=terms)
 
     assert less.launching.low <= all_.launching.low + 1e-9
     assert less.launching.high <= all_.launching.high + 1e-9

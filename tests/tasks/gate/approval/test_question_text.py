@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from checks.judge.cost.cost import CostTerms
 from tasks.gate.approval.answers import FINDINGS, SCHEMA, question_text
 from tasks.gate.outcome import JudgedReport
 from tasks.gate.question import Question
-from tasks.gate_file.cost_terms import CostTerms, cost_of
+from tasks.gate_file.cost_terms import cost_of
 from tasks.render.context import VerdictContext
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.tasks.gate_file.test_cost_terms import P5

@@ -165,7 +165,7 @@ def test_the_health_that_an_engine_gives_a_node_is_shown() -> None:
     documents: list[Any] = [node_document(one)["scheduler"] for one in found.nodes]
 
     assert "Schedulable, deep check Passed)" in node_text(found.nodes[0], found)
-    assert [one["health"] for one in documents] == ["Schedulable, deep check Passed", None]
+    assert [one["health"] for one in documents] == ["Schedulable, deep check Passed", ""]
 
 
 def test_words_of_an_engine_are_data() -> None:
