@@ -31,6 +31,13 @@ from checks.value_types import natural
 REPORT = "report"
 # A check that did not begin because of something before it.
 NOT_BEGUN = (ErrorKind.NOT_RUN, ErrorKind.NOT_REACHED)
+# What would be missing with every node there.
+OWN_REASONS = (
+    FindingKind.NO_BASELINE,
+    FindingKind.ONLY_SMALL_MESSAGES,
+    FindingKind.DRIVER_TOO_OLD,
+    FindingKind.CERTIFIED,
+)
 
 
 def marked(
@@ -111,7 +118,8 @@ def _not_begun(report: Report) -> set[tuple[str, str]]:
 
 def _is_missing(finding: Finding) -> bool:
     """Whether evidence is missing. Where a value crossed a threshold (`metric`) there is some."""
-    return finding.cause is Cause.EVIDENCE and finding.level is not Level.PASS and not finding.metric
+    is_evidence = finding.cause is Cause.EVIDENCE and finding.level is not Level.PASS and not finding.metric
+    return is_evidence and finding.kind not in OWN_REASONS
 
 
 def _nodes(finding: Finding) -> list[str]:

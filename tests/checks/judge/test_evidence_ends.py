@@ -10,6 +10,7 @@ import pytest
 
 from checks.documents.report import load
 from checks.facts.builtin import builtin
+from checks.judge.consequences import marked
 from checks.judge.evidence import AGAIN, NO_LOG
 from checks.judge.verdict import decide
 from checks.model import (
@@ -18,6 +19,8 @@ from checks.model import (
     Cause,
     ErrorKind,
     Finding,
+    FindingKind,
+    Level,
     NodeEnd,
     Observation,
     Outcome,
@@ -114,6 +117,16 @@ def test_finding_with_a_reason_of_its_own_follows_from_no_node() -> None:
     found = by_itself(broken.findings)
     assert ("network.names", "node-0") in found and ("compute.gemm", "node-0/rank-0") in found
     assert not any(one.follows for one in decide(nobody, policy, builtin()).findings)
+
+
+@pytest.mark.parametrize("kind", [FindingKind.NO_BASELINE, FindingKind.DRIVER_TOO_OLD, None])
+def test_finding_that_every_gate_has_follows_from_no_silent_node(kind: FindingKind | None) -> None:
+    """Nobody knows what such machines reach, whether all of them report or not; its remedy stays."""
+    report, _ = recorded("during_ranks")
+    warning = Finding(Level.WARN, Cause.EVIDENCE, "collective.pairs", CLUSTER, "no baseline", kind=kind)
+
+    [marked_one] = marked([warning], report, read_policy(SHIPPED / "local.toml"))
+    assert ("node-1" if kind is None else "") == marked_one.follows
 
 
 def test_a_check_that_was_not_planned_follows_from_no_silent_node() -> None:
