@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # The catalogue as a file, which tests keep equal to it: to list the checks, all their modules would have to be imported.
 LISTING = Path(__file__).with_name("catalog.json")
+POLICY = "policy as JSON (or TOML from Python 3.11 on)"
 ASKED_S = 28 * 86400.0  # an approval is never waited for longer than a training job may run
 
 
@@ -85,9 +86,7 @@ def _interrupted(number: int, frame: object) -> None:
 def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     """Adds the commands; returns what further ones can be added to."""
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    listing = verbs.add_parser(
-        "list", help="list the checks: name, scope, cost, summary [needs] (beside a job: `watch` runs it)"
-    )
+    listing = verbs.add_parser("list", help="list the checks, and which of them the watch runs beside a job")
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.set_defaults(verb=_list)
     modules = verbs.add_parser(
@@ -95,23 +94,21 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     )
     modules.set_defaults(verb=_modules)
     running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
-    running.add_argument(
-        "--bundle", type=Path, help="the gate's bundle; without it, --profile and --instance-type are used"
-    )
+    text = "the gate's bundle; without it, --profile and --instance-type are used"
+    running.add_argument("--bundle", type=Path, metavar="FILE", help=text)
     running.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
     running.add_argument(
         "--instance-type",
         help="the instance type of this machine, such as cpu or p5.48xlarge, or the file that prelaunch node machine wrote",
     )
-    running.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
-    running.add_argument(
-        "--out", type=Path, required=True, help="the file of the report; with --bundle, the folder"
-    )
+    running.add_argument("--policy", type=Path, metavar="FILE", help=POLICY)
+    text = "the file of the report; with --bundle, the folder"
+    running.add_argument("--out", type=Path, required=True, metavar="FILE", help=text)
     person_options.add_arguments(running)
     running.set_defaults(verb=_run)
     judging = verbs.add_parser("judge", help="print the verdict on a report")
-    judging.add_argument("report", type=Path)
-    judging.add_argument("--policy", type=Path)
+    judging.add_argument("report", type=Path, metavar="REPORT")
+    judging.add_argument("--policy", type=Path, metavar="FILE", help=POLICY)
     judging.add_argument("--format", choices=("text", "json"), default="text")
     judging.set_defaults(verb=_judge)
     _gate_parser(verbs)
@@ -125,12 +122,11 @@ def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "gate",
         help="run the checks, decide, then start COMMAND, if there is one, once every host has the pass",
     )
-    gating.add_argument("--bundle", type=Path, required=True)
-    gating.add_argument(
-        "--out", type=Path, required=True, help="folder for reports, verdicts and the failure file"
-    )
+    gating.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="the gate's bundle")
+    text = "folder for reports, verdicts and the failure file"
+    gating.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=text)
     text = "file of an earlier pass: run the checks only if these are not its machines"
-    gating.add_argument("--confirm", type=Path, help=text)
+    gating.add_argument("--confirm", type=Path, metavar="FILE", help=text)
     gating.add_argument(
         "--pooled",
         action="store_true",
@@ -158,7 +154,7 @@ def _hook_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:
     parser.add_argument("--instance-type", required=True, help="the instance type of this machine")
-    parser.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help=POLICY)
     text = "how many seconds the checks may take (default 30)"
     parser.add_argument("--deadline-s", type=number(1.0, 86400.0, "seconds"), default=30.0, help=text)
     text = f"how to end where something could not be measured (default {otherwise})"

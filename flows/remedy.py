@@ -74,7 +74,7 @@ async def remedy(request: RemedyRequest) -> State[Any]:
     try:
         require_names((request.gate_file,), gate_request(request).advanced)
         work = open_work(request, run, recheck)
-        if (plan := plan_state(work)) is not None:
+        if (plan := plan_state(work, request.open_only)) is not None:
             return plan
         with remedy_lock(work, run) as renewal:
             try:

@@ -58,7 +58,9 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
         question = await run_to_end(_ask, session, judged, key, minutes)
         form = session.context.gate.approval.form_may_override
         report_progress(Progress("question", f"{question.said}: waiting for approval", waits=True))
-        await publish_state(session, f"The gate waits for a person. {_line(question)}.")
+        await publish_state(
+            session, f"The gate waits for a person. {_line(question)}, with the button Resume here."
+        )
         answer = await ApprovalWait(session, question, question_text(question, judged, form)).answer()
         received = _limited(session, checked_answer(question, answer, form))
         await run_to_end(_settle, session, received)
@@ -159,8 +161,7 @@ def _new_question(session: Session, judged: JudgedReport, key: str, minutes: int
 
 def _line(question: Question) -> str:
     until = time.strftime("%H:%M UTC", time.gmtime(question.deadline))
-    prompt = "Override this FAIL?" if question.override else "Launch anyway?"
-    return f"{question.said}. {prompt} Answer by {until}; in Prefect with the button Resume on the run's page"
+    return f"{question.said}. Answer by {until}"
 
 
 def _limited(session: Session, answer: ApprovalAnswer) -> ApprovalAnswer:

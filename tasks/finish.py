@@ -39,7 +39,7 @@ from tasks.gate.outcome import (
     without_training,
 )
 from tasks.gate.progress import Progress, report_end, report_progress
-from tasks.gate.question import AnswerChannel, ApprovalAnswer
+from tasks.gate.question import ACTION_TEXTS, AnswerChannel, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
@@ -62,7 +62,7 @@ from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, notify_outcome, send_notification
 from tasks.paging.content import title_of
 from tasks.publish import PublishedReport, may_have_launched, publish_ending, published_report, with_past
-from tasks.render.headline import headline
+from tasks.render.headline import basis, headline
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
 from tasks.text.inert import one_line
@@ -106,14 +106,14 @@ def refused_outcome(
     decision = Decision.REFUSED if answer is not None else refusal_decision(judged.verdict.answer)
     reason = headline(judged.verdict, session.context.gate.name)
     if answer is not None:
-        reason = f"{_refusal_reason(answer)}: {reason}"
+        reason = "; ".join(filter(None, (_refusal_reason(answer), basis(judged.verdict))))
     reason += f" ({more})" if more else ""
     return _outcome(session, Ending.VERDICT, decision, judged, published, reason)
 
 
 def _refusal_reason(answer: ApprovalAnswer) -> str:
     if answer.note:
-        return f"{answer.by} answered {answer.action.value}, but the answer is not valid: {answer.note}"
+        return f"{answer.by} {ACTION_TEXTS[answer.action]}, but the answer is not valid: {answer.note}"
     if answer.via is AnswerChannel.NOBODY:
         return answer.reason
     reason = one_line(answer.reason, 300)

@@ -41,7 +41,7 @@ from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
 from tasks.judge import proven_pass, report_verdict
-from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
+from tasks.launchers.base import JobState, JobStatus, LaunchError, Placement, RetainedMachines, RetentionState
 from tasks.launchers.log_end import FailureCause, NodeLog, cause_of, node_log
 from tasks.reports import node_reports
 from tasks.store.layout import logs_folder
@@ -69,10 +69,10 @@ async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
     if session.renewal.lease.adopted and not (await find_jobs(session)).train.absent:
         return True  # it was submitted before its gate died: whatever became of the pool since, it is not begun twice
     check, train = session.renewal.lease.job(CHECK), session.renewal.lease.job(TRAIN)
-    hold = await _settled_hold(session, check)
-    if hold.keeping is Keeping.READY or (hold.keeping is Keeping.TAKEN and hold.by == train):
+    pool = await _settled_retention(session, check)
+    if pool.state is RetentionState.READY or (pool.state is RetentionState.TAKEN and pool.by == train):
         return True
-    loss = f"the machines of {check} {_lost(hold)}"
+    loss = f"the machines of {check} {_lost(pool)}"
     if session.rounds >= ROUNDS:
         raise PoolLost(
             f"{loss}, after {session.rounds} rounds of checks. Give the pool a role_arn or volume_gb that nobody "
@@ -100,20 +100,16 @@ class PoolProof:
 
     def _ask(self, last: bool) -> None:
         self._since = self._since or time.monotonic()
-        hold = _ask_hold(self.session, self.check)
+        retained = _ask_retention(self.session, self.check)
         late = last or time.monotonic() - self._since > PROOF_S
-        if hold.keeping is Keeping.TAKEN and hold.by == self.job:
+        lacking = f"{self.job} does not have the machines that passed, because they"
+        if retained.state is RetentionState.TAKEN and retained.by == self.job:
             self._settle(f"{self.job} reused the machines of {self.check}")
-        elif hold.keeping in (Keeping.TAKEN, Keeping.GONE, Keeping.NOTHING):
-            self._settle(
-                f"{self.job} does not have the machines that passed, because they {_lost(hold)}: its nodes check again"
-            )
+        elif retained.state in (RetentionState.TAKEN, RetentionState.GONE, RetentionState.NOTHING):
+            self._settle(f"{lacking} {_lost(retained)}: its nodes check again")
         elif late:
             # The training runs without the pool, which is billed for nothing: the end of the gate releases it.
-            self.session.proof.append(
-                f"{self.job} does not have the machines that passed, because they were still idle while it ran: its nodes check "
-                "again"
-            )
+            self.session.proof.append(f"{lacking} were still idle while it ran: its nodes check again")
             self.settled = True
             self.session.release_machines()
 
@@ -132,7 +128,7 @@ def pool_waits(session: Session) -> bool:
     if keeps_s is not None and since_s > keeps_s:
         session.release_machines()
         return False
-    return _ask_hold(session, check).keeping in (Keeping.READY, Keeping.COMING)
+    return _ask_retention(session, check).state in (RetentionState.READY, RetentionState.COMING)
 
 
 def pool_cost_now(session: Session) -> str:
@@ -197,32 +193,32 @@ def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -
         session.proof.append(f"all {nodes} hosts confirmed: {', '.join(confirmed) or 'host'}")
 
 
-async def _settled_hold(session: Session, check: str) -> Hold:
+async def _settled_retention(session: Session, check: str) -> RetainedMachines:
     """The engine's answer, once it has one; without one in time the pool counts as lost."""
     stop, begun = StopWatch(session), time.monotonic()
     while True:
         await stop.check()
-        hold = await run_to_end(_ask_hold, session, check)
-        if hold.keeping is not Keeping.COMING or time.monotonic() - begun > hold.within_s:
-            return hold
-        report_progress(Progress("pool", f"waiting for the machines of {check}: {hold.detail}"))
+        retained = await run_to_end(_ask_retention, session, check)
+        if retained.state is not RetentionState.COMING or time.monotonic() - begun > retained.within_s:
+            return retained
+        report_progress(Progress("pool", f"waiting for the machines of {check}: {retained.detail}"))
         await asyncio.sleep(session.context.launcher.poll_s)
 
 
-def _ask_hold(session: Session, check: str) -> Hold:
+def _ask_retention(session: Session, check: str) -> RetainedMachines:
     """An engine that does not answer is asked again."""
     try:
-        return session.context.launcher.hold(check)
+        return session.context.launcher.retained_machines(check)
     except LaunchError as error:
-        return Hold(Keeping.COMING, one_line(str(error)))
+        return RetainedMachines(RetentionState.COMING, one_line(str(error)))
 
 
-def _lost(hold: Hold) -> str:
-    detail = f" ({hold.detail})" if hold.detail else ""
-    if hold.keeping is Keeping.TAKEN:
-        return f"were taken by {hold.by or 'another job'}{detail}"
-    if hold.keeping is Keeping.COMING:
-        return f"were not ready within {hold.within_s:.0f} s{detail}"
+def _lost(retained: RetainedMachines) -> str:
+    detail = f" ({retained.detail})" if retained.detail else ""
+    if retained.state is RetentionState.TAKEN:
+        return f"were taken by {retained.by or 'another job'}{detail}"
+    if retained.state is RetentionState.COMING:
+        return f"were not ready within {retained.within_s:.0f} s{detail}"
     return f"are no longer available{detail}"
 
 

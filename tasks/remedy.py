@@ -97,7 +97,7 @@ def open_work(
     gate_id = request.gate_id or ("" if journal.cases or request.open_only else last_refused(context))
     cases = cases_of_gate(context, gate_id) if gate_id else ()
     merged = with_cases(journal, cases).cases
-    if not merged and not request.open_only:
+    if cases and not merged and not request.open_only:
         nodes = ", ".join(sorted({case.node for case in cases}))
         raise RemedyRejected(
             f"what gate {gate_id} condemned ({nodes}) was dealt with before, and nothing is done twice. "
@@ -113,15 +113,15 @@ def open_work(
 
 
 def last_refused(context: GateContext) -> str:
-    """The newest gate of the cluster that condemned a machine. Raises RemedyRejected, StoreError."""
-    cluster = context.gate.cluster.name
-    records = newest_records(context.store, [])
-    refused = next((record for record in records if record.cluster == cluster and record.condemned), None)
-    if refused is None:
-        raise RemedyRejected(
-            f"no gate of cluster {cluster} has condemned a machine, so there is nothing to repair"
-        )
-    return refused.gate_id
+    """The newest gate of the cluster that condemned a machine, "" if none has. Raises RemedyRejected if a record that may be of such a
+    gate cannot be read, StoreError.
+    """
+    cluster, problems = context.gate.cluster.name, list[str]()
+    records = newest_records(context.store, problems)
+    found = next((one.gate_id for one in records if one.cluster == cluster and one.condemned), "")
+    if problems and not found:
+        raise RemedyRejected(f"whether a gate has condemned a machine is not known: {problems[0]}")
+    return found
 
 
 def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
@@ -204,8 +204,15 @@ def remedy_lock(work: RemedyRun, flow_run_id: str) -> Iterator[LeaseRenewal]:
             LOG.warning("the lock of the remediation could not be released; it expires by itself: %s", error)
 
 
-def plan_state(work: RemedyRun) -> State[Any] | None:
+def nothing_condemned(context: GateContext) -> str:
+    """What a run says that would begin something, where no gate has condemned a machine."""
+    return f"no gate of cluster {context.gate.cluster.name} has condemned a machine, so there is nothing to repair"
+
+
+def plan_state(work: RemedyRun, open_only: bool) -> State[Any] | None:
     """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done."""
+    if not work.cases and not open_only:
+        return nothing_to_do(nothing_condemned(work.context))
     if not work.cases:
         return nothing_to_do(f"no remediation of cluster {work.context.gate.cluster.name} waits")
     if work.remediation.settings.mode not in (RepairMode.OFF, RepairMode.PLAN):
@@ -216,7 +223,7 @@ def plan_state(work: RemedyRun) -> State[Any] | None:
 
 
 def nothing_to_do(reason: str) -> State[Any]:
-    """The end of a run by schedule that had nothing to do. It is no failure."""
+    """The end of a run that had nothing to do. It is no failure."""
     return Completed(name="NothingToDo", message=reason)
 
 

@@ -118,22 +118,16 @@ def is_of_model(name: str, model: str) -> bool:
     return name.startswith(model) and not name[len(model) : len(model) + 1].isalnum()
 
 
-MOST_ALIKE = 8
-
-
 def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
     """What to say of an instance type that is none of these, without a full stop, and the nearest of them."""
-    begin = [known for known in types if name and known.startswith(name)]
-    alike = [*dict.fromkeys([*begin, *difflib.get_close_matches(name, types, n=5, cutoff=0.5)])][:MOST_ALIKE]
+    near = next((known for known in types if name and known.startswith(name)), nearest(name, types))
+    said, every = f"{name!r:.64} is not a known instance type.", f"`prelaunch facts` lists all {len(types)}"
+    if near:
+        return f"{said} {every}", near
     families = dict.fromkeys(f"{known.partition('.')[0]}.*" if "." in known else known for known in types)
-    hint = f"Similar ones are {', '.join(alike)}" if alike else f"Known are {', '.join(families)}"
     own = "A machine of your own is described in [cluster.machine] of a gate file, which `prelaunch init --machine` writes; "
-    own += "`prelaunch node machine GATE_FILE` makes of it "
-    return (
-        f"{name!r:.64} is not a known instance type. {hint}; `prelaunch facts` lists all {len(types)}. "
-        f"{own}a file that --instance-type takes",
-        alike[0] if alike else None,
-    )
+    own += "`prelaunch node machine GATE_FILE` makes of it a file that --instance-type takes"
+    return f"{said} Known are {', '.join(families)}; {every}. {own}", None
 
 
 def types_text(types: Sequence[str], declared: str) -> str:

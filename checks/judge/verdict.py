@@ -52,7 +52,7 @@ HINDRANCES = (Hindrance.LIMIT, Hindrance.ITSELF, Hindrance.EARLIER)
 UNSTORED = "Run the gate again when the store can be written."
 NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
 # With which code a command that judges without a gate ends.
-EXIT_CODES: Mapping[Answer, Exit] = {
+ANSWER_EXITS: Mapping[Answer, Exit] = {
     Answer.GO: Exit.GO,
     Answer.NO_GO: Exit.NO_GO,
     Answer.ASK: Exit.NO_GO,

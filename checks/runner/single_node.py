@@ -21,7 +21,7 @@ from checks.documents.report import dump, load, plain
 from checks.facts import own_machine, person_options
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, not_for, unknown_type
-from checks.judge.verdict import EXIT_CODES, decide, unreadable
+from checks.judge.verdict import ANSWER_EXITS, decide, unreadable
 from checks.merge import merge
 from checks.model import ANSWER_WORDS, Declared, Finding, Profile, Verdict
 from checks.policy import Policy
@@ -134,7 +134,7 @@ def show(verdict: Verdict, form: str) -> int:
     """Prints a verdict, as text with one line per check and cause. Returns its exit code."""
     if form == "json":
         print(json.dumps(plain(verdict), sort_keys=True))
-        return EXIT_CODES[verdict.answer]
+        return ANSWER_EXITS[verdict.answer]
     c = verdict.coverage
     observed = f"{c.nodes.observed} of {c.nodes.required} nodes, {c.checks.observed} of {c.checks.required} observations"
     print(f"{ANSWER_WORDS[verdict.answer]}: {observed} ({verdict.level.value})")
@@ -144,7 +144,7 @@ def show(verdict: Verdict, form: str) -> int:
     for (level, cause, check), findings in groups.items():
         more = f" (and {len(findings) - 1} more findings of this check)" if len(findings) > 1 else ""
         print(f"{level} {cause} {findings[0].subject} {check}: {findings[0].message!a}{more}")
-    return EXIT_CODES[verdict.answer]
+    return ANSWER_EXITS[verdict.answer]
 
 
 def checked(bundle: Bundle, folder: Path, tick: Tick | None = None, *, settles: bool = False) -> bytes:

@@ -30,7 +30,7 @@ from checks.exchange import secret_key
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
-from checks.judge.verdict import EXIT_CODES, decide, failed_nodes
+from checks.judge.verdict import ANSWER_EXITS, decide, failed_nodes
 from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
 from checks.process import inheritance, machine_state
 from checks.process.stderr import say
@@ -214,7 +214,7 @@ def _show(path: Path, bundle: Path, names: Sequence[str], code: int, *, verbose:
     if verbose:
         say("\n".join(person_options.lines_of(report)))
     verdict = decide(report, rules, builtin())
-    code_of_verdict = EXIT_CODES[verdict.answer]
+    code_of_verdict = ANSWER_EXITS[verdict.answer]
     print(f"report: {path}")
     without = excluded(verdict, names, [reported.name for reported in report.nodes])
     if without:

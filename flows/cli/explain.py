@@ -22,37 +22,27 @@ from tasks.reports.read import declared_of, exit_code, policy_of, results_of, wo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE... --kind K --instance-type T --nodes N --policy FILE --html FILE --format text|json."""
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a file with a tool's output, or - for stdin"
+    text = "a file with a tool's output, or - for stdin"
+    parser.add_argument("files", nargs="+", metavar="FILE", help=text)
+    kinds = [kind.value for kind in OutputKind]
+    text = f"the kind of output: {', '.join(kinds)} (default: recognised from the content)"
+    parser.add_argument("--kind", choices=kinds, metavar="K", help=text)
+    text = (
+        "the instance type that the output comes from, such as p5.48xlarge, so that missing parts are found"
     )
-    parser.add_argument(
-        "--kind",
-        choices=[kind.value for kind in OutputKind],
-        metavar="K",
-        help=f"the kind of output: {', '.join(kind.value for kind in OutputKind)} (default: recognised from the content)",
-    )
-    parser.add_argument(
-        "--instance-type",
-        metavar="T",
-        help="the instance type that the output comes from, such as p5.48xlarge, so that missing parts are found",
-    )
+    parser.add_argument("--instance-type", metavar="T", help=text)
     text = "the number of nodes that the output covers (default 1)"
     parser.add_argument("--nodes", type=whole_number, metavar="N", help=text)
     add_policy(parser, "(default: the shipped policy of the declared type, else nvidia or neuron)")
     of_matrix = parser.add_argument_group("options for a matrix (CSV, p2pBandwidthLatencyTest)")
-    of_matrix.add_argument(
-        "--better",
-        choices=[one.value for one in Better],
-        help="whether higher or lower values are better, if the header names neither bandwidth nor latency",
-    )
+    text = "whether higher or lower values are better, if the header names neither bandwidth nor latency"
+    of_matrix.add_argument("--better", choices=[one.value for one in Better], help=text)
     text = "the minimum for each test (default: none)"
     of_matrix.add_argument("--floor", type=number(0, 1e15, "the unit of the matrix"), metavar="X", help=text)
-    of_matrix.add_argument(
-        "--ratio",
-        type=number(0, 0.9999, "shares"),
-        metavar="R",
-        help=f"a test is bad below this share of the median (default {SLOW}; {LATE} of median / value for latency)",
+    text = (
+        f"a test is bad below this share of the median (default {SLOW}; {LATE} of median / value for latency)"
     )
+    of_matrix.add_argument("--ratio", type=number(0, 0.9999, "shares"), metavar="R", help=text)
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page, of one input")
     add_format(parser)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.command_line import InputError, number
-from checks.exit_codes import Exit
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_cluster, add_format, add_store, require_node_name
 from tasks.gate.record.end import kept_ends
@@ -31,19 +30,19 @@ from tasks.store.history import kept_gates
 from tasks.store.layout import html_key
 
 if TYPE_CHECKING:
-    from tasks.gate_file.model import Gate
     from tasks.machines.base import Machines
 
-LOG = "log"  # the back end that knows no scheduler
+LOG = "log"  # the back end that knows no engine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """STORE --cluster C --node NODE --fresh HOURS --format text|json --html FILE."""
     parser.description = (
-        "Says which nodes of a store are proven, and lists every node, the worst first: its state, last proof, open findings, what "
-        "gets worse, what changed, what was done to it, and its last gates. A gate file means its own cluster; if its [remediation] "
-        "names machines of a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is "
-        "condemned or gets worse, 2 rejected, 3 anything else is not known or not fresh, 5 the store or --notify failed."
+        "A node is proven if its newest gate measured everything that the policy requires, within --fresh hours, and no finding is "
+        "open. Lists every node, the worst first: its state, last proof, open findings, what gets worse, what changed, what was done "
+        "to it, and its last gates. With a gate file only its cluster is shown, and, if [remediation] names an engine, what that says "
+        "of each node. Exit codes: 0 every node is proven, 1 a node is condemned or gets worse, 2 rejected, 3 a node is not proven, "
+        "or something could not be read, 5 the store failed."
     )
     add_store(parser)
     parser.add_argument(
@@ -58,11 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "had the name",
     )  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
-    parser.add_argument(
-        "--notify", action="store_true",
-        help="also send the answer and the worst nodes to the owner, through the notifiers of the gate file that STORE has to be; "
-        "once per week, however often it runs",
-    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,11 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         write_file(arguments.html, None)
     source = open_named_store(arguments.store)
-    gate = source.gate if arguments.notify else None
-    if arguments.notify and gate is None:
-        message = "it needs a gate file as STORE, whose notifiers are used."
-        raise InputError("command line", message, "--notify")
-    cluster = chosen_cluster(source, None if gate else arguments.cluster)
+    cluster = chosen_cluster(source, arguments.cluster)
     fleet = read(arguments, source, cluster)
     if arguments.node:
         fleet = _with_failures(source, fleet)
@@ -91,8 +81,6 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in fleet.problems:
         write_stderr(f"prelaunch: {problem}")
     say_cluster([arguments.store], arguments.cluster)
-    if gate is not None and not _notified(gate, source, fleet):
-        return int(Exit.NO_CAPACITY)
     return fleet_code(fleet)
 
 
@@ -136,34 +124,17 @@ def _write_page(path: Path, source: NamedStore, fleet: Fleet, cluster: str | Non
     write_file(path, fleet_page(fleet, link, f"Fleet {cluster}" if cluster else "Fleet"))
 
 
-def _notified(gate: Gate, source: NamedStore, fleet: Fleet) -> bool:
-    """Whether the digest reached anybody. One without a node would use up the digest of the week, and is not sent."""
-    if not fleet.nodes and not fleet.problems:
-        write_stderr(
-            "prelaunch: nothing was sent: no gate of this cluster has named a node yet, so there is no digest"
-        )
-        return True
-    from tasks.paging.digest import send_digest
-
-    done = send_digest(gate, source.store, fleet)
-    for line in done.told:
-        write_stderr(f"prelaunch: told: {line}")
-    for line in done.failed:
-        write_stderr(f"prelaunch: not told: {line}")
-    return bool(done.where) or not done.failed
-
-
 def read(arguments: argparse.Namespace, source: NamedStore, cluster: str | None) -> Fleet:
-    """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
+    """The fleet of the store, with the engine of the gate file that names it. Raises InputError, StoreError."""
     require_gates(source)
     engine = engine_of(source)
     if engine is not None and cluster not in (None, engine[0]):
-        engine = None  # the scheduler of another cluster
+        engine = None  # that of another cluster
     return read_fleet(source.store, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine)
 
 
 def engine_of(source: NamedStore) -> tuple[str, Machines] | None:
-    """The cluster of a gate file and its machines; None for what names a store alone, or no scheduler. Raises InputError."""
+    """The cluster of a gate file and its machines; None for what names a store alone, or no engine. Raises InputError."""
     gate = source.gate
     if gate is None or gate.remediation.machines == LOG:
         return None

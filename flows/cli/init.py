@@ -29,18 +29,19 @@ from tasks.reports.read import instance_named
 
 NOTIFIERS = get_args(NotifierName)
 OWN = " (cpu: a machine without accelerators; --machine: a machine of your own)"
+EXAMPLE = "Example: `prelaunch init --engine slurm --instance-type p5.48xlarge --nodes 16`"
 MACHINE = ("gpu", "gpus", "gpu_memory_mib", "network_gbit_s")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE, the answers, --force and --format."""
-    parser.description = "Writes a new gate file, made of the shipped one that is nearest. Needed are engine, instance type and nodes."
+    parser.description = "Writes a new gate file, made of the nearest shipped one. --engine, --instance-type and --nodes are required."
     add = parser.add_argument
     add(
         "file", nargs="?", type=Path, default=Path("gate.toml"), metavar="FILE",
         help="the file to write (default gate.toml)",
     )  # fmt: skip
-    add("--engine", choices=tuple(LAUNCHERS), help="what starts the jobs")
+    add("--engine", choices=tuple(LAUNCHERS), help="what starts the jobs; becomes [cluster] launcher")
     add("--instance-type", metavar="T", help="the type of every node, such as p5.48xlarge or cpu")
     add("--nodes", metavar="N", type=whole_number, help="how many nodes")
     add(
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         "--nodes": arguments.nodes,
     }
     if missing := [option for option, value in needed.items() if value is None]:
-        raise InputError("init", f"these options are missing: {', '.join(missing)}.")
+        raise InputError("init", f"these options are missing: {', '.join(missing)}. {EXAMPLE}")
     wish = _wish(arguments)
     declared = Declared(wish.instance_type, wish.nodes, wish.gpus, max(wish.gpus, 1), machine=wish.machine)
     text = starter_text(wish, builtin().of(declared).instances, file)

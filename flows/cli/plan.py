@@ -37,14 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=("text", "json", "shell"), default="text",
         help="format of stdout (default text); shell prints what is submitted: the batch scripts of Slurm, else commands",
     )  # fmt: skip
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="read only the gate file: no credentials, no network, no preflight",
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="show every check, cost, example and condition"
-    )
+    text = "read only the gate file: no credentials, no network, no preflight"
+    parser.add_argument("--offline", action="store_true", help=text)
+    text = "show every check, cost, example and condition"
+    parser.add_argument("--verbose", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,7 +80,7 @@ def _document(
         "checks": [_check(context, one) for one in planned],
         "estimate": plain(forecast(context, ask_minutes)),
         "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
-        "told": {
+        "notified": {
             side.value: plain(notifier_reach(context.gate.notify, side, os.environ)) for side in Audience
         },
         **{key: value for key, value in found.items() if value},

@@ -55,7 +55,7 @@ def plan_text(
         return "\n".join([*page, f"Nothing was started. {more}; --format shell prints the requests.", ""])
     region = f" ({estimate.price.where})" if estimate.price is not None and estimate.price.where else ""
     sections: dict[str, Iterable[str]] = {
-        "Examples that you have to replace: until then the gate fails, or notifies nobody": [
+        "Example values to replace: until then the gate is rejected, or notifies nobody": [
             one.text for one in examples_of(context.gate, environment)
         ],
         f"Checks, profile {context.gate.checks.profile.value}": _checks(context, planned),
@@ -89,18 +89,19 @@ def _answer(
     examples = len(examples_of(context.gate, environment))
     unseen = sum(line.result is PreflightResult.UNSEEN for line in lines)
     wrong, placements = len(_stopping(lines)) - 1, [one for one in estimate.placements if one.chosen]
-    missing = (
-        f"{counted(wrong, 'more condition')} that would stop the gate" * (wrong > 0),
-        f"{counted(examples, 'example value')} to replace" * bool(examples),
-        f"{counted(unseen, 'condition')} that could not be looked at" * bool(unseen),
+    tasks = (
+        f"correct {counted(wrong, 'more condition')} that would stop the gate" * (wrong > 0),
+        f"replace {counted(examples, 'example value')}" * bool(examples),
     )
+    todo, listed = "; ".join(filter(None, tasks)), " (--verbose lists them)"
     return {
         "Time": "; ".join(_length(one) for one in estimate.stages if one.billed),
         "Cost": "; ".join(f"{_bounds(estimate, one)}, before the training" for one in placements),
         "Jobs": ", ".join(plan.job.name for plan in plans),
         "Notified": f"broken hardware: {_reach(context, environment, Audience.ONCALL)}; "
         f"everything else: {_reach(context, environment, Audience.OWNER)}",
-        "Missing": "; ".join(filter(None, missing)),
+        "To do": todo and todo + listed,
+        "Unknown": f"{counted(unseen, 'condition')} could not be looked at{listed}" * bool(unseen),
     }
 
 
@@ -129,9 +130,10 @@ def _obstacles(lines: Sequence[PreflightCheck], limit: int | None) -> Iterator[s
     elif unreachable:
         yield f"The engine could not be asked: {one_line(unreachable[0].text, 1200)}"
     warnings = [line for line in lines if line.result is PreflightResult.WARNING]
-    yield from (f"WARNING: {one_line(line.text, 1200)}" for line in warnings[:limit])
-    if more := len(warnings[limit:]) if limit else 0:
-        yield f"WARNING: {more} more"
+    texts = [f"WARNING: {one_line(line.text, 1200)}" for line in warnings[:limit]]
+    if more := len(warnings) - len(texts):
+        texts[-1] += f" (and {more} more)"
+    yield from texts
 
 
 def relative_note(context: GateContext) -> str:
@@ -190,14 +192,14 @@ def _bounds(estimate: Forecast, cost: PlacementCost) -> str:
 
 
 def _cost(estimate: Forecast, one: PlacementCost) -> str:
-    price, idle = estimate.price, "nothing"
+    price, idle = estimate.price, "no idle time"
     if one.idle_at_most_node_hours:
         rate = (
             "" if price is None else f", {estimate.nodes * price.usd_per_node_hour / 60:,.2f} USD per minute"
         )
-        idle = f"at most {_amount(one.idle_at_most_node_hours, price)}{rate}"
+        idle = f"of which idle at most {_amount(one.idle_at_most_node_hours, price)}{rate}"
     again = f"; {one.again}" if one.again else ""
-    return f"{one.placement.value}: {_bounds(estimate, one)}, of which idle {idle}{again}"
+    return f"{one.placement.value}: {_bounds(estimate, one)}, {idle}{again}"
 
 
 def _reach(context: GateContext, environment: Mapping[str, str], side: Audience) -> str:
@@ -213,7 +215,7 @@ def _notified(context: GateContext, environment: Mapping[str, str]) -> Iterator[
         people = ", ".join(dict.fromkeys((*approval.approvers, *approval.overriders)))
         form = f"by {people} in Slack, or in Prefect's form" if people else "in Prefect's form"
         yield f"the verdict needs approval: owner of the gate, through {owner}; answered {form}"
-    yield f"{ANSWER_WORDS[Answer.GO]}: nobody; messages that are open are updated"
+    yield f"{ANSWER_WORDS[Answer.GO]}: nobody is notified; earlier messages are updated"
 
 
 def _job(plan: Plan) -> str:

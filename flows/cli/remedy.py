@@ -47,7 +47,10 @@ CODES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --gate ID --allow RUNG --close-breaker --format text|json."""
-    parser.epilog = "exit codes: 0 every node was returned, or the plan was printed, 1 a person is needed, 2 rejected, 3 goes on later"
+    parser.epilog = (
+        "exit codes: 0 every node was returned, the plan was printed, or nothing is open, 1 a person is needed, 2 rejected, 3 not "
+        "finished: run it again, 5 the store failed, 130 and 143 interrupted"
+    )
     add_gate_file(parser)
     text = "the id of the gate (default: go on with the open cases, or take the cluster's last refused gate)"
     parser.add_argument("--gate", metavar="ID", default="", help=text)
@@ -55,16 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow", action="append", default=[], choices=[rung.value for rung in REPAIRS], help=text
     )
-    parser.add_argument(
-        "--close-breaker",
-        action="store_true",
-        help="close the breaker, and do nothing else: nothing is ever done because of an earlier verdict",
-    )
+    text = "close the breaker, and do nothing else: nothing is ever done because of an earlier verdict"
+    parser.add_argument("--close-breaker", action="store_true", help=text)
     add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit code 0 if every node was returned, or if only the plan was printed; 1 if a person is needed; 3 if it has to go on later."""
+    """Print the plan, or follow the repairs; returns the exit code."""
     try:
         context = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), launch=False))
         context.store.probe()
@@ -88,7 +88,7 @@ def _close(context: GateContext) -> int:
 
 def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
     """Print what could be done, and the commands for it."""
-    from tasks.remedy import REJECTIONS, open_work
+    from tasks.remedy import REJECTIONS, nothing_condemned, open_work
 
     try:
         work = open_work(_request(arguments, context), "", _never)
@@ -98,15 +98,13 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
     mode = work.remediation.settings.mode.value
     if arguments.format == "json":
         rows = [
-            {
-                "node": case.node,
-                "gate_id": case.gate_id,
-                "steps": [{"rung": r.value, "command": c} for r, c in steps],
-            }
-            for case, steps in plans
-        ]
+            {"node": one.node, "gate_id": one.gate_id, "steps": [{"rung": r.value, "command": c} for r, c in steps]}
+            for one, steps in plans
+        ]  # fmt: skip
         write_stdout(json_text({"mode": mode, "cases": rows}))
         return int(Exit.GO)
+    if not plans:
+        write_stdout(f"{nothing_condemned(context)}\n")
     for case, steps in plans:
         found = case.blames[0]
         write_stdout(f"{case.node}: {found.check}: {one_line(found.message, 300)}\n")

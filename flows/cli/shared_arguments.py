@@ -54,7 +54,7 @@ def add_store_of_ids(parser: argparse.ArgumentParser) -> None:
     """--store STORE."""
     parser.add_argument(
         "--store", metavar="STORE", type=typed_store,
-        help=f"the store that has the gates of ids: {PLACES} (default {DEFAULT})",
+        help=f"the store in which gate ids are looked up: {PLACES} (default {DEFAULT})",
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def add_reports(parser: argparse.ArgumentParser, use: str, nargs: str = "+") -> 
 
 def add_policy(parser: argparse.ArgumentParser, use: str) -> None:
     """--policy FILE."""
-    parser.add_argument("--policy", type=Path, metavar="FILE", help=f"policy, TOML or JSON, {use}")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help=f"a TOML or JSON policy file {use}")
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`prelaunch fleet store list|index|prune`: lists the verdicts of a store, folds the history of its nodes, and deletes old ones."""
+"""`prelaunch fleet store list|index|prune`: lists the verdicts of a store, rebuilds the history of its nodes, and deletes old ones."""
 
 from __future__ import annotations
 
@@ -40,28 +40,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     show = actions.add_parser("list", help="list every verdict, oldest first", allow_abbrev=False)
     add_cluster(show, "verdicts")
-    show.add_argument(
-        "--since",
-        default="",
-        metavar="TIME",
-        help="only verdicts of this time or later: 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d",
-    )
-    index = actions.add_parser("index", help="fold the history of the nodes again", allow_abbrev=False)
-    index.add_argument("--rebuild", action="store_true", required=True, help="replace what there is of it")
-    prune = actions.add_parser(
-        "prune", help="list old gates, and remove them with --delete", allow_abbrev=False
-    )
+    text = "only verdicts of this time or later: 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d"
+    show.add_argument("--since", default="", metavar="TIME", help=text)
+    text = "rebuild the node history from the kept verdicts"
+    index = actions.add_parser("index", help=text, allow_abbrev=False)
+    text = "replace the present history (required)"
+    index.add_argument("--rebuild", action="store_true", required=True, help=text)
+    text = "list old gates, and remove them with --delete"
+    prune = actions.add_parser("prune", help=text, allow_abbrev=False)
     text = "only gates that are older than this number of days"
     prune.add_argument(
         "--older-than", type=number(0, 100_000, "days"), required=True, metavar="DAYS", help=text
     )
     add_cluster(prune)
     prune.add_argument("--keep-refused", action="store_true", help="keep every gate whose answer was not GO")
-    prune.add_argument(
-        "--delete",
-        action="store_true",
-        help="remove the listed gates; without this option nothing is removed",
-    )
+    text = "remove the listed gates; without this option nothing is removed"
+    prune.add_argument("--delete", action="store_true", help=text)
     for action, run_action in ((show, _list), (index, _index), (prune, _prune)):
         add_store(action)
         add_format(action)

@@ -21,24 +21,27 @@ COMMANDS = {
     "judge": ("judge", "judge reports again, or show the verdict that a gate kept"),
     "explain": ("explain", "read the raw output of a tool: findings, and what proves them"),
     "facts": ("facts", "print the facts about an instance type, and its thresholds"),
-    "fleet": ("", "the nodes and verdicts of all gates in a store"),
+    "fleet": ("", "list nodes and verdicts of past gates"),
     "fleet list": ("fleet", "say which nodes are proven, and list all of them, or show everything about one"),
     "fleet store": ("store", "list or index the verdicts in a store, and remove old ones"),
     "fleet baseline": ("baseline", "learn from reports what your machines usually reach, or print it"),
     "fleet replay": ("replay", "show which past verdicts would change under another policy, and why"),
     "fleet export": ("export", "send a report and its verdict to MLflow, as a run of an experiment"),
-    "repair": ("", "the machines that a gate condemned, and drills"),
-    "repair run": ("remedy", "repair them, prove them and give them back, as the gate file allows"),
+    "repair": ("", "repair condemned machines, or rehearse a fault"),
+    "repair run": (
+        "remedy",
+        "repair the machines that a gate condemned, test them again and return them to service, as far as the gate file allows",
+    ),
     "repair drill": ("drill", "make a fault on a free node, to see whether it is noticed, and undo it"),
     "serve": ("", "processes that run until a signal ends them"),
     "serve forms": ("serve", "offer the forms on a Prefect server, and run what they start on this machine"),
     "serve slack": ("slack", "serve the buttons and the /prelaunch command of a Slack workspace"),
     "serve exporter": ("exporter", "serve metrics about the gates in a store to Prometheus"),
-    "run": ("", "a gate on a Prefect server"),
+    "run": ("", "start or follow a gate on a Prefect server"),
     "run start": ("trigger", "start a run of a deployment, and follow it"),
     "run follow": ("watch", "follow a run, and exit with its exit code"),
     "node": ("node", "list, run or judge the checks on a node, or gate a command there"),
-    "site": ("", "its files, and checks of its cluster"),
+    "site": ("", "write a site's files, and check its cluster"),
     "site monitoring": ("monitoring", "write what Prometheus needs to watch the declared nodes"),
     "site slurm": ("slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
     "site parallelcluster": ("cluster_config", "write the configuration of a cluster of AWS ParallelCluster"),
@@ -57,12 +60,22 @@ whether it may start. The first three commands are:
   prelaunch init --engine local --instance-type cpu --nodes 1
   prelaunch doctor gate.toml
   prelaunch gate gate.toml"""
-EXIT_CODES = (
-    "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, 4 launch or training failed after a go, "
-    "5 no machines (for the checks, or after a go for the training) or a service error, 130 and 143 interrupted"
+# A command -> other words that people try for it.
+MEANT = {"fleet list": "machines nodes history trend", "judge": "render", "run follow": "status"}
+OF_GATE = (
+    "0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, 4 launch or training failed after a go, 5 no machines (for the "
+    "checks, or after a go for the training) or a service error, 130 and 143 interrupted (0 also for any verdict in observe mode)"
 )
-# The commands whose exit code is that of a verdict or of a gate. Others say in their description what their codes mean.
-JUDGING = ("gate", "plan", "check", "judge", "explain", "node", "run start", "run follow")
+OF_VERDICT = "0 go, 1 no-go, 2 rejected, 3 cannot tell, {}130 and 143 interrupted"
+# Others say in their description what their codes mean.
+EXIT_CODES = {
+    **dict.fromkeys(("gate", "run start", "run follow"), OF_GATE),
+    "plan": "0 nothing is known to be wrong, 2 the gate would be rejected, 3 the engine did not answer, 5 no machines now, or the "
+    "store failed",
+    **dict.fromkeys(("check", "explain"), OF_VERDICT.format("")),
+    "judge": OF_VERDICT.format("5 the store failed, "),
+    "node": OF_VERDICT.format("127 COMMAND does not exist, "),
+}
 
 
 def help_text() -> str:
@@ -84,7 +97,7 @@ def empty_parser() -> tuple[Parser, dict[str, Parser]]:
     parsers = {}
     for path, (module, text) in COMMANDS.items():
         group, _, name = path.rpartition(" ")
-        codes = EXIT_CODES if path in JUDGING else None
+        codes = f"exit codes: {EXIT_CODES[path]}" if path in EXIT_CODES else None
         own = groups[group].add_parser(name, help=text, description=text, epilog=codes, allow_abbrev=False)
         parsers[path] = own
         if not module:
@@ -98,7 +111,7 @@ def command_of(argv: Sequence[str]) -> str:
 
 
 def nearest_command(command: str, typed: str) -> str | None:
-    """The command that was probably meant by a word that is none: its last word, or its module, is nearest to the word.
+    """The command that was probably meant by a word that is none: its last word, its module, or another word for it is nearest.
 
     `command` stands before the word. None if nothing is near, if the word is an option, or if the command takes arguments.
     """
@@ -106,7 +119,8 @@ def nearest_command(command: str, typed: str) -> str | None:
         return None
     below = [path for path in COMMANDS if path.startswith(f"{command} ".lstrip())]
     below.sort(key=len, reverse=True)  # the shorter command has the name that two have
-    names = {name: path for path in below for name in (COMMANDS[path][0], path.rpartition(" ")[2])}
+    words = {path: (COMMANDS[path][0], path.split()[-1], *MEANT.get(path, "").split()) for path in below}
+    names = {name: path for path in below for name in words[path]}
     match = nearest(typed, list(names))
     return names[match] if match else None
 

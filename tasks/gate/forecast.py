@@ -63,10 +63,10 @@ class Forecast:
 
 
 # What a second job may cost once more: see docs/sagemaker.md, Placements.
-AGAIN = "where a host is not the machine that passed, the checks run once more"
+AGAIN = "if a host is not the machine that passed, the checks run again"
 REPEATS = {
     Placement.IN_JOB: "",
-    Placement.POOLED: f"{AGAIN}; where the pool is lost, they begin again on other machines, once",
+    Placement.POOLED: f"{AGAIN}; if the pool is lost, they run again once on other machines",
     Placement.PINNED: AGAIN,
     Placement.NONE: AGAIN,
 }

@@ -19,7 +19,7 @@ from tasks.gate_file.cost_terms import cost_json
 from tasks.launchers.base import JobState, LaunchError, Placement
 from tasks.render.context import NO_CONTEXT, EndMark, VerdictContext
 from tasks.render.findings import verdict_json
-from tasks.render.headline import culprits, headline, images_json
+from tasks.render.headline import basis, culprits, headline, images_json
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import logs_folder, outcome_key
 from tasks.text.inert import clean, one_line
@@ -172,8 +172,8 @@ def end_mark(decision: Decision | None, ending: Ending) -> EndMark | None:
 def first_line(outcome: GateOutcome, name: str) -> str:
     """The first line about a gate's end, the same on every channel. `name` is the gate's.
 
-    Such as "NO-GO p5: node-1 sent no report (its process exited 7)", "NO CAPACITY p5: ...", "OVERRIDDEN by ana, training was started
-    despite: NO-GO p5: ...".
+    Such as "NO-GO p5: node-1 sent no report (its process exited 7)", "NO CAPACITY p5: ...", "OVERRIDDEN p5: ana started the training
+    despite NO-GO: ...".
     """
     judged, answer, decision = outcome.judged, outcome.answer, outcome.decision
     if (mark := end_mark(decision, outcome.ending)) is not None:
@@ -182,15 +182,16 @@ def first_line(outcome: GateOutcome, name: str) -> str:
     if judged is None or (answer is not None and decision is Decision.REFUSED):
         answer_name = ANSWER_WORDS[Answer.CANNOT_TELL if judged is None else Answer.NO_GO]
         return f"{answer_name} {one_line(name, 80)}: {outcome.reason}"
-    line = headline(judged.verdict, name)
+    short, text = one_line(name, 80), f"{ANSWER_WORDS[judged.verdict.answer]}: {basis(judged.verdict)}"
     if decision is Decision.OBSERVED:
-        return f"observed only, training was started: {line}"
+        return f"OBSERVED {short}: the training was started whatever the verdict; {text}"
     if decision is Decision.OVERRIDDEN:
-        by = answer.by if answer else "a person"
-        return f"OVERRIDDEN by {by}, training was started despite: {line}"
+        return (
+            f"OVERRIDDEN {short}: {answer.by if answer else 'a person'} started the training despite {text}"
+        )
     if answer is not None and decision is Decision.LAUNCHED:
-        return f"launched, approved by {answer.by}: {line}"
-    return line
+        return f"APPROVED {short}: {answer.by} started the training despite warnings: {basis(judged.verdict)}"
+    return headline(judged.verdict, name)
 
 
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
@@ -218,9 +219,9 @@ def cancelled_by(outcome: GateOutcome, reason: str, unended: str = "") -> GateOu
     if training is not None:
         training = replace(training, state=JobState.UNKNOWN) if unended else training
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
-        before = f". Before, it had failed: {training.said}" if training.said else ""
+        reason = f"the training had failed ({training.said}); then {reason}" if training.said else reason
         job = "the training that it had started" if training.certain else "its job, which may have trained,"
-        left = f"{job} was {was}{before}"
+        left = f"{job} was {was}"
     message = f"{reason} after the verdict {answer_name}; {unended or left}"
     return replace(outcome, training=training, reason=message)
 

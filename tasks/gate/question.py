@@ -33,6 +33,14 @@ class ApprovalAction(StrEnum):
     RECHECK = "check-again"
 
 
+# What somebody did who chose it; the question says what it is about.
+ACTION_TEXTS = {
+    ApprovalAction.BLOCK: "refused",
+    ApprovalAction.LAUNCH: "allowed it",
+    ApprovalAction.RECHECK: "asked for new checks",
+}
+
+
 class AnswerChannel(StrEnum):
     """How the answer came. SLACK: the user was proven by Slack. PREFECT: anybody who can reach the server. NOBODY: the time was up."""
 
@@ -109,7 +117,7 @@ class ApprovalAnswer:
         if self.via is AnswerChannel.NOBODY:
             return AnswerLine(self.reason)
         because = f": {self.reason}" if self.reason else ""
-        sentence = f"answered {self.action.value}{because}{f' (the answer is not valid: {self.note})' if self.note else ''}"
+        sentence = f"{ACTION_TEXTS[self.action]}{because}{f' (the answer is not valid: {self.note})' if self.note else ''}"
         proven = self.verified and self.via is AnswerChannel.SLACK
         return AnswerLine(sentence, self.by, self.who if proven else "")
 

@@ -69,7 +69,7 @@ class Example:
     @property
     def message(self) -> str:
         """What is wrong with it."""
-        return f"{self.value} is an example, and has to be replaced"
+        return f"{self.value} is an example"
 
     @property
     def text(self) -> str:

@@ -120,10 +120,13 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
 def _absent(path: Path) -> GateFileError:
     """With the gate files that lie where it was looked for."""
     if not path.parent.is_dir():
-        return GateFileError(str(path), "", f"there is no folder {path.parent}")
-    names = names_in(path.parent)
+        text = f"there is no folder {path.parent}. `prelaunch init` writes a gate file"
+        return GateFileError(str(path), "", text)
+    names, place = names_in(path.parent), path.parent.absolute()
     near = nearest(path.stem, names)
-    text = f"there is no such file. The gate files in {path.parent.absolute()}: {', '.join(names) or 'none'}"
+    text = f"there is no such file, and {place} has no gate files. `prelaunch init` writes one"
+    if names:
+        text = f"there is no such file. The gate files in {place}: {', '.join(names)}"
     return GateFileError(str(path), "", text, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
 
 
@@ -219,7 +222,10 @@ def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | No
     """An unknown key: it stands in the wrong table where only one other has it, else it is misspelt."""
     places = places_of(loc[-1], model)
     near = places[0] if len(places) == 1 else nearest(loc[-1], _keys(loc[:-1], model))
-    return ".".join(loc), "unknown key", near
+    all_keys = "; `prelaunch site schema gate` prints all keys" if near is None and model is Gate else ""
+    if near and near not in places and model is Gate:  # as --set takes it
+        near = ".".join([*loc[:-1], near])
+    return ".".join(loc), f"unknown key{all_keys}", near
 
 
 def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str | None]:

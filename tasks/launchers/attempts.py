@@ -1,8 +1,8 @@
-"""Which of a job's starts is the current one, and whether its hosts have left everything, from what they left in S3. Pure.
+"""Decides which start of a job is the current one, from the files that its hosts wrote to S3 or to a shared folder. Pure.
 
 An attempt is a token that the hosts of one start agreed on (container/agent/hosts/roll_call.py). A host that found no other host
-continues under a token of its own, so that one start may leave several tokens, whose hosts differ. Times are S3's own, because
-hosts' clocks may be wrong. The record that an agent writes about its own end says whether its host's files are complete.
+continues under a token of its own, so that one start may leave several tokens, whose hosts differ. Times are those of S3 or of the
+file system, because hosts' clocks may be wrong. The record of an agent about its own end says whether its host's files are complete.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Trouble(Enum):
     MAX_RUNTIME = "max_runtime"
 
 
-class Keeping(Enum):
+class RetentionState(Enum):
     """Whether an ended job's machines are still kept for the next one."""
 
     NOTHING = "nothing"  # this engine keeps none
@@ -130,13 +130,13 @@ class Keeping(Enum):
 
 
 @dataclass(frozen=True)
-class Hold:
+class RetainedMachines:
     """What the engine says about an ended job's machines. `detail` is evidence for people.
 
     Machines that are not known to be kept (COMING) after `within_s` are not.
     """
 
-    keeping: Keeping
+    state: RetentionState
     detail: str = ""
     by: str = ""
     within_s: float = COMING_S
@@ -372,9 +372,9 @@ class Launcher(Protocol):
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         """Find what is wrong before anything is started or billed. Raises nothing; starts nothing."""
 
-    def hold(self, name: str) -> Hold:
+    def retained_machines(self, name: str) -> RetainedMachines:
         """Whether the machines of an ended job are kept for the next one, and who took them."""
-        return Hold(Keeping.NOTHING)
+        return RetainedMachines(RetentionState.NOTHING)
 
     def release(self, name: str) -> str:
         """Let the machines of an ended job go; returns what was done, "" if none were kept.

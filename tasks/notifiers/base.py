@@ -15,6 +15,8 @@ from tasks.store.base import Store
 CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
 # How a message begins whose machines may still cost money.
 PAID = "MACHINES MAY STILL BE BILLED"
+# The fact that says what an answer means for the machines.
+MEANING = "what it means"
 
 
 class NotifyError(Exception):
@@ -38,7 +40,6 @@ class PageKind(StrEnum):
     CRASHED = "run crashed"
     LATE = "run late"
     REPAIR = "repair"
-    DIGEST = "fleet digest"
     TEST = "test"
 
 
@@ -79,10 +80,14 @@ class Item:
     commands: tuple[str, ...]
     evidence: str
 
+    @property
+    def heading(self) -> str:
+        """Such as "FAIL HARDWARE"; the cause of CANNOT TELL is always missing evidence."""
+        return self.word if self.word == CANNOT_TELL else f"{self.word} {self.cause}"
+
     def __str__(self) -> str:
-        """Such as "FAIL HARDWARE: node-1, rank 3 computes wrong sums"; the cause of CANNOT TELL is always missing evidence."""
-        word = self.word if self.word == CANNOT_TELL else f"{self.word} {self.cause}"
-        return f"{word}: {self.said}"
+        """Such as "FAIL HARDWARE: node-1, rank 3 computes wrong sums"."""
+        return f"{self.heading}: {self.said}"
 
 
 @dataclass(frozen=True)

@@ -171,9 +171,6 @@ class PagerDutyNotifier(Notifier):
 
     def send(self, page: Notification) -> str:
         """Open the incident; a notification about an open incident is added to it. That of a test is resolved at once."""
-        if page.kind is PageKind.DIGEST:
-            message = "a digest is no incident. Name slack or apprise among the notifiers as well."
-            raise NotifyError(message)
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)

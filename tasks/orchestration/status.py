@@ -29,6 +29,8 @@ from checks.exit_codes import Exit
 from checks.model import Answer, Level, Verdict
 from checks.value_types import DecodeError
 from tasks.gate.outcome import (
+    DECISION_EXITS,
+    ENDING_EXITS,
     ENDING_WORDS,
     Decision,
     Ending,
@@ -49,7 +51,8 @@ SCHEMA = 1
 FINDINGS, WITH_EVIDENCE = 500, 20
 DESCRIPTION = 300
 BYTES = 64 << 20
-WENT = (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED)
+CODES = (*ENDING_EXITS.values(), *DECISION_EXITS.values())
+DECISIONS_THAT_EXIT_ZERO = tuple(decision for decision, code in DECISION_EXITS.items() if code is Exit.GO)
 RUNS = "The gate runs. `prelaunch run follow` follows it."
 
 
@@ -211,22 +214,21 @@ def _ended(table: Mapping[str, object], texts: Mapping[str, str]) -> RunStatus:
     if table.get("phase") != "ended" or not isinstance(document, Mapping):
         raise StatusError("it shows neither that the run continues nor how it ended")
     code = decode(int, table.get("exit_code"), "exit_code")
-    value = document.get("verdict")
-    verdict = None if value is None else verdict_in(value, "verdict")
-    _require_sense(code, document, verdict)
+    verdict = None if (value := document.get("verdict")) is None else verdict_in(value, "verdict")
+    _require_consistent_exit_code(code, document, verdict)
     lines = decode(tuple[str, ...], table.get("beside"), "beside")
     left_out = decode(int, table.get("findings_left_out"), "findings_left_out")
     return RunStatus(**texts, code=code, document=document, verdict=verdict, lines=lines, left_out=left_out)
 
 
-def _require_sense(code: int, document: Mapping[str, object], verdict: Verdict | None) -> None:
-    """Require a reason for exit code 0: a GO, a person's approval, or observe mode."""
-    if code not in (Exit.GO, Exit.NO_GO, Exit.REJECTED, Exit.CANNOT_TELL, Exit.JOB_FAILED, Exit.NO_CAPACITY):
+def _require_consistent_exit_code(code: int, document: Mapping[str, object], verdict: Verdict | None) -> None:
+    """Refuses a code that no gate has, and exit code 0 without a GO, an approval or observe mode."""
+    if code not in CODES:
         raise StatusError(f"its exit code {code} is not valid")
     if code != Exit.GO:
         return
     decision = document.get("decision")
-    if verdict is None or decision not in WENT:
+    if verdict is None or decision not in DECISIONS_THAT_EXIT_ZERO:
         raise StatusError("it ended well without a verdict")
     if verdict.answer is Answer.GO and verdict.level is Level.FAIL:
         raise StatusError("its answer is go, and its level is FAIL")
@@ -237,6 +239,5 @@ def _require_sense(code: int, document: Mapping[str, object], verdict: Verdict |
 
 def _launches(approval: object) -> bool:
     """Whether a person's answer lets the training start. An answer that refuses, or does not count, does not."""
-    if not isinstance(approval, Mapping):
-        return False
-    return approval.get("action") == ApprovalAction.LAUNCH and approval.get("note") == ""
+    fields = approval if isinstance(approval, Mapping) else {}
+    return fields.get("action") == ApprovalAction.LAUNCH and fields.get("note") == ""

@@ -14,7 +14,17 @@ from tasks.gate.context import GateContext
 from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, first_line
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
-from tasks.notifiers.base import PAID, Audience, Item, Link, Notification, PageKind, PendingQuestion, Severity
+from tasks.notifiers.base import (
+    MEANING,
+    PAID,
+    Audience,
+    Item,
+    Link,
+    Notification,
+    PageKind,
+    PendingQuestion,
+    Severity,
+)
 from tasks.remediation.proof import engine_name
 from tasks.render.context import Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
@@ -27,8 +37,7 @@ from tasks.text.redact import redacted
 from tasks.text.tables import excerpt
 
 ITEMS = 20
-EVIDENCE = 2000
-MEANING = "what it means"
+EVIDENCE, EVIDENCE_LINES = 2000, 8
 # Pages about somebody's machines; of the others none is to blame.
 BLAMING = (PageKind.REFUSED, PageKind.OBSERVED, PageKind.OVERRIDDEN, PageKind.QUESTION)
 SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
@@ -38,13 +47,16 @@ def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()
     """The notification about a gate's end; `links` are more places to look at."""
     judged, page = outcome.judged, _about_end(session.context, outcome, links)
     page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.kind))
+    ran = outcome.training is not None
     facts = (
-        ("training", training_of(outcome)),
         *((PAID, text) for text in session.unreleased),
-        ("placement", str(outcome.placement or session.placed)),
-        ("gate file", os.path.abspath(session.context.file)),
-        # Where that file is, and the report of a store that is a folder.
-        ("gate ran on", session.renewal.lease.owner.host),
+        *(
+            (("training", training_of(outcome)), ("placement", str(outcome.placement or session.placed)))
+            if ran
+            else ()
+        ),
+        # Also where that file is, and the report of a store that is a folder.
+        ("gate file", f"{os.path.abspath(session.context.file)} on {session.renewal.lease.owner.host}"),
     )
     page = replace(
         page,
@@ -99,26 +111,32 @@ def question_of(
 
 def unreleased_page(page: Notification, failures: tuple[str, ...]) -> Notification:
     """The notification, after a GO, that machines may still run. It is for the owner and is no verdict."""
-    title = f"{PAID}: {failures[0]} (verdict of the gate: {page.title})"
+    title = f"{PAID} {page.gate}: {failures[0]}"
     return replace(
-        page, title=title, kind=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR, items=()
-    )
+        page, title=title, kind=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR, items=(),
+        facts=(("verdict of the gate", page.title), *page.facts),
+    )  # fmt: skip
 
 
 def finish_page(page: Notification, reason: str) -> Notification:
-    """The notification with its plain text."""
-    lines = [reason] if reason not in page.title else []
+    """The notification with its plain text: what happened, each finding with what to do and what proves it, and where to find more."""
+    first = str(page.answered) if page.answered is not None else reason
+    lines = [first] if first not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
+    if page.question is not None and page.question.url:
+        lines += ["Answer in Slack, or in Prefect with the button Resume on the run's page."]
     for item in page.items:
         lines += ["", str(item)]
-        lines += [f"  Remedy: {item.remedy}"] if item.remedy else []
+        lines += [f"  Do: {item.remedy}"] if item.remedy else []
         lines += [f"  $ {command}" for command in item.commands]
+        lines += [f"  | {line}" for line in item.evidence.splitlines()[:EVIDENCE_LINES]]
     lines += ["", f"{page.more_items} more findings are in the report."] if page.more_items else []
     lines += ["", *page.costs] if page.costs else []
-    lines += ["", *(f"{key[:1].upper()}{key[1:]}: {value}" for key, value in page.facts if key != MEANING)]
-    lines += [f"Report: {page.url or 'there is none'}"]
-    lines += [f"{link.text[:1].upper()}{link.text[1:]}: {link.url}" for link in page.links]
-    lines += [f"Gate: {page.gate_id}"]
+    places = [("report", page.url or "none was written"), *((link.text, link.url) for link in page.links)]
+    facts = [
+        (key, value) for key, value in (*places, *page.facts, ("gate id", page.gate_id)) if key != MEANING
+    ]
+    lines += ["", *(f"{key[:1].upper()}{key[1:]}: {value}" for key, value in facts)]
     return replace(page, text="\n".join(lines).strip("\n"))
 
 
@@ -199,9 +217,7 @@ def training_of(outcome: GateOutcome) -> str:
     job = outcome.training
     if job is not None:
         return f"job {job.job_id} {job.state.value}" + (f": {job.detail}" if job.detail else "")
-    if outcome.decision is Decision.PASSED:
-        return "was not to be started"
-    return "was not started"
+    return "none was to be started" if outcome.decision is Decision.PASSED else "it was not started"
 
 
 def _judged(page: Notification, judged: JudgedReport) -> Notification:
@@ -211,7 +227,7 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     meaning = " ".join(
         filter(None, (explanation_before(verdict, shown.failed), shown.training, shown.measured))
     )
-    also = (("also", f"{followed(caused)}; the report has them"),) if caused else ()
+    also = (("left out", f"{followed(caused)}; the report has them"),) if caused else ()
     facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)), *also)
     return replace(
         page,
@@ -221,7 +237,7 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
         measured_s=seconds_of(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
-        costs=tuple(one_line(line, 600) for line in shown.said),
+        costs=tuple(one_line(line, 600) for line in (*shown.said, *shown.costs)),
     )
 
 

@@ -7,8 +7,9 @@ matters more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from checks.documents.report import dump_plain
 from tasks.gate.session import Session
@@ -52,7 +53,7 @@ def notifier_reach(
     """Whom a gate would notify, in order, and whether each secret is in this environment. It makes no call."""
     found = []
     for notifier in notifiers_for(notify, audience):
-        references, to = _of(notify, notifier, audience)
+        references, to = _secrets_and_recipient(notify, notifier, audience)
         needs = tuple(NeededSecret(name, _there(name, environment)) for name in references)
         found.append(NotifierReach(notifier, to, needs))
     return tuple(found)
@@ -65,13 +66,14 @@ def check_secrets(session: Session) -> tuple[str, ...]:
     """
     notify, failures = session.context.gate.notify, dict[str, str]()
     for reference in references_of(notify):
-        if reason := _why_not(reference, secret):
-            failures[reference] = reason
-    record = {audience.value: notifiers_for(notify, audience) for audience in Audience}
+        try:
+            guarded(partial(secret, reference), LIMIT_S)
+        except NotifyError as error:
+            failures[reference] = str(error)
+    order = {audience.value: notifiers_for(notify, audience) for audience in Audience}
+    record = dump_plain({"order": order, "missing": failures})
     try:
-        session.context.store.put(
-            notifiers_key(session.gate_id), dump_plain({"order": record, "missing": failures})
-        )
+        session.context.store.put(notifiers_key(session.gate_id), record)
     except StoreError as error:
         LOG.error("the result of the notifier check could not be stored: %s", error)
     return tuple(f"this gate may not be able to notify: {reason}" for reason in failures.values())
@@ -80,21 +82,12 @@ def check_secrets(session: Session) -> tuple[str, ...]:
 def references_of(notify: Notify) -> tuple[str, ...]:
     """Every secret that a notifier of the gate needs, each once."""
     pairs = ((notifier, audience) for audience in Audience for notifier in notifiers_for(notify, audience))
-    return tuple(
-        dict.fromkeys(name for notifier, audience in pairs for name in _of(notify, notifier, audience)[0])
-    )
+    secrets = (_secrets_and_recipient(notify, *pair)[0] for pair in pairs)
+    return tuple(dict.fromkeys(name for names in secrets for name in names))
 
 
-def _why_not(reference: str, resolve: Callable[[str], str]) -> str:
-    try:
-        guarded(lambda: resolve(reference), LIMIT_S)
-    except NotifyError as error:
-        return str(error)
-    return ""
-
-
-def _of(notify: Notify, notifier: str, audience: Audience) -> tuple[tuple[str, ...], str]:
-    """The references that a notifier needs for an audience, and whom it reaches."""
+def _secrets_and_recipient(notify: Notify, notifier: str, audience: Audience) -> tuple[tuple[str, ...], str]:
+    """Returns the secrets that a notifier needs for an audience, and whom it reaches."""
     owner = audience is Audience.OWNER
     if notifier == "slack" and notify.slack is not None:
         channel = notify.slack.owner_channel if owner else ""

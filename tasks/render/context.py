@@ -98,7 +98,8 @@ COMMAND = 1000
 
 @dataclass(frozen=True)
 class VerdictContext:
-    """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
+    """Every part may be empty. `said` are lines below the headline, such as another tool's own verdict; `costs` stand below the
+    findings: what a launch may lose and a wait costs, where hardware is to blame.
 
     `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
     what failed although the verdict let it go on, such as the training.
@@ -115,6 +116,7 @@ class VerdictContext:
     place: RemedyContext = NOWHERE
     ledger: tuple[LedgerEntry, ...] = ()
     said: tuple[str, ...] = ()
+    costs: tuple[str, ...] = ()
     cost: Cost | None = None
     facts: Facts | None = None
     past: GateHistory | None = None
@@ -147,9 +149,10 @@ def verdict_context(
     engine_nodes = {node: engine for node, engine in engine_names.items() if engine}
     declared = report.declared
     place = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
-    lines = (*notes, cost_line(cost)) if is_worth_showing(cost) else notes
+    is_broken = any(one.cause is Cause.HARDWARE and one.level is not Level.PASS for one in verdict.findings)
+    costs = (cost_line(cost),) if is_broken and is_worth_showing(cost) else ()
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
-    return VerdictContext(place, ledger(report, policy, verdict), lines, cost, facts, shown=shown)
+    return VerdictContext(place, ledger(report, policy, verdict), notes, costs, cost, facts, shown=shown)
 
 
 def advice(item: Group, verdict: Verdict, place: RemedyContext) -> tuple[str, tuple[str, ...]]:

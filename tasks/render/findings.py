@@ -96,6 +96,12 @@ class Group:
         unknown = self.cause is Cause.EVIDENCE and self.level is Level.FAIL
         return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else WORDS[self.level]
 
+    @property
+    def heading(self) -> str:
+        """Such as "FAIL HARDWARE"; the cause of CANNOT TELL is always missing evidence."""
+        unknown = ANSWER_WORDS[Answer.CANNOT_TELL]
+        return self.word if self.word == unknown else f"{self.word} {self.cause.value}"
+
 
 # What a finding with this cause is.
 CONFIGURATION = (

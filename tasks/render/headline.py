@@ -41,9 +41,14 @@ def headline(verdict: Verdict, name: str) -> str:
     `name` is the cluster or the gate that the verdict is about. Only a GO says how much was observed: it is what a GO is based on. Of
     its warnings it names the first one's check and subject.
     """
-    observed = coverage_text(verdict.coverage) if verdict.answer is Answer.GO else ""
-    text = "; ".join(filter(None, (observed, _first_finding(verdict))))
+    text = basis(verdict)
     return f"{opening(verdict, name)}: {text}" if text else opening(verdict, name)
+
+
+def basis(verdict: Verdict) -> str:
+    """The headline after its opening: what the answer is based on."""
+    observed = coverage_text(verdict.coverage) if verdict.answer is Answer.GO else ""
+    return "; ".join(filter(None, (observed, _first_finding(verdict))))
 
 
 def _first_finding(verdict: Verdict) -> str:
@@ -51,7 +56,7 @@ def _first_finding(verdict: Verdict) -> str:
     if groups and verdict.answer is Answer.GO:
         first, count = groups[0], sum(len(item.subjects) for item in groups)
         many = count > len(first.subjects)
-        return f"{counted(count, 'warning')}{', first' if many else ':'} {_short(first)}"
+        return f"{counted(count, 'warning')}{', the first:' if many else ':'} {_short(first)}"
     return _reason(verdict, groups) if groups else ""
 
 
@@ -123,7 +128,14 @@ def explanation(verdict: Verdict) -> str:
     if alike := failed_everywhere(verdict):
         text = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
         return f"{text}: suspect the policy, the image or what the nodes share before any machine."
-    return "At least one check failed."
+    failed = {
+        node_of(one.subject)
+        for one in verdict.findings
+        if one.level is Level.FAIL and one.cause is not Cause.EVIDENCE and LINK not in one.subject
+    } - {CLUSTER}
+    if not failed:
+        return "At least one check failed."
+    return f"{len(failed)} of {counted(verdict.coverage.nodes.required, 'node')} failed a check."
 
 
 def time_before(judged_s: float | None, measured_s: float | None) -> str:
@@ -195,13 +207,13 @@ def _short(item: Group) -> str:
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
     culprits = deciding(verdict)
     more = sum(not item.follows for item in groups) - 1
-    rest = f" (and {counted(more, 'more finding')})" if more else ""
+    rest = f"; {counted(more, 'more finding')}" if more else ""
     if verdict.suspect_policy:
         share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"
-        return f"suspect image or policy: {share}, first {sentence(culprits[0])}{rest}"
+        return f"suspect the image or the policy: {share}; {sentence(culprits[0])}{rest}"
     if culprits[0].check in failed_everywhere(verdict):
         share = f"all {verdict.coverage.nodes.required} nodes fail {culprits[0].check}"
-        return f"suspect image or policy: {share}, first {sentence(culprits[0])}{rest}"
+        return f"suspect the image or the policy: {share}; {sentence(culprits[0])}{rest}"
     return f"{sentence(culprits[0])}{rest}"
 
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as xml
 from checks.model import CLUSTER, Answer, Cause, Finding, Level, Observation, Outcome, Report, Verdict
 from checks.model_details import Images
 from tasks.render.context import NO_CONTEXT, VerdictContext
-from tasks.render.findings import remedy_of
+from tasks.render.findings import gathered, remedy_of
 from tasks.render.headline import headline
 from tasks.text.inert import clean, one_line
 
@@ -63,7 +63,7 @@ def _case(
     elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
         reason = worst.message if worst else observation.reason if observation else ""
         xml.SubElement(case, "skipped", message=one_line(skip or reason or "skipped"))
-    if findings:
+    if findings[1:] or (findings and not len(case)):
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict) for f in findings))
     return case
 
@@ -75,7 +75,7 @@ def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> Non
 
 
 def _text(finding: Finding, verdict: Verdict) -> str:
-    head = f"{finding.level.value} {finding.cause.value}: {finding.subject}: {finding.message}"
+    head = f"{gathered((finding,))[0].heading}: {finding.subject}: {finding.message}"
     return "\n".join(part for part in (head, remedy_of(finding, verdict), finding.evidence) if part)
 
 

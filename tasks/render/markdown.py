@@ -37,6 +37,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]
     parts += _findings(verdict, context)
+    parts += [escape(line) for line in context.costs]
     parts += _culprit(context)
     if report is not None:
         parts += [*_nodes(report, verdict), *_checks(report, verdict)]

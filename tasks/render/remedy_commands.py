@@ -1,7 +1,7 @@
 """The commands to type for a finding, on the cluster that the gate runs on (pure). Prelaunch itself never runs any of them.
 
 Names of nodes are quoted for a shell. If a launcher has no row for an action there is no command, only the finding's remedy
-in words. Sources: scontrol(1) and srun(1) of Slurm 24; kubectl's reference of Kubernetes 1.30;
+in words. Sources: scontrol(1) of Slurm 24; kubectl's reference of Kubernetes 1.30;
 AWS, SageMaker HyperPod developer guide, "Manually replace or reboot a node" (2026); AWS CLI, sagemaker
 batch-replace-cluster-nodes and update-training-job; nvidia-smi(1).
 """
@@ -26,6 +26,8 @@ _RELEASE = (
     "aws sagemaker update-training-job --training-job-name {job} --resource-config KeepAlivePeriodInSeconds=0"
 )
 _DEEP = "prelaunch check --instance-type {kind} --profile deep"
+# Slurm starts nothing on a node that is drained: srun would wait there for ever.
+_RESET_ON_NODE, _DEEP_ON_NODE = f"ssh {{node}} sudo {_RESET}", f"ssh {{node}} {_DEEP}"
 
 # launcher, or the engine that `engine_of` makes of it -> action -> what to type, in this order.
 COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
@@ -37,18 +39,18 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
     # A node that was rebooted serves again only when a person says so: with nextstate=RESUME Slurm 22.05 lets a node serve whose
     # RebootProgram did nothing (seen with it, November 2026).
     "slurm": {
-        Action.RESET_GPU: (_DRAIN, f"srun --nodelist={{node}} sudo {_RESET}"),
+        Action.RESET_GPU: (_DRAIN, _RESET_ON_NODE),
         Action.REBOOT: ("scontrol reboot ASAP nextstate=DOWN reason={reason} {node}",),
         Action.REPLACE: (_DRAIN,),
-        Action.INSPECT: (_DRAIN, f"srun --nodelist={{node}} --exclusive {_DEEP}"),
+        Action.INSPECT: (_DRAIN, _DEEP_ON_NODE),
         Action.CONTACT: (_DRAIN,),
     },
     # HyperPod reboots and replaces for these two reasons. It compares the whole reason and its case, and ignores all others.
     "hyperpod-slurm": {
-        Action.RESET_GPU: (_DRAIN, f"srun --nodelist={{node}} sudo {_RESET}"),
+        Action.RESET_GPU: (_DRAIN, _RESET_ON_NODE),
         Action.REBOOT: (_FAIL.replace("{action}", "Action:Reboot"),),
         Action.REPLACE: (_FAIL.replace("{action}", "Action:Replace"),),
-        Action.INSPECT: (_DRAIN, f"srun --nodelist={{node}} --exclusive {_DEEP}"),
+        Action.INSPECT: (_DRAIN, _DEEP_ON_NODE),
         Action.CONTACT: (_DRAIN,),
     },
     "kubernetes": {
@@ -128,7 +130,10 @@ def commands(
     rows = COMMANDS.get(place.launcher, {}).get(finding.action, ())
     typed = tuple(row.format_map(values) for row in rows if not any(name in row for name in lacking))
     if place.machine and any("{kind}" in row for row in rows):
-        return (f"echo {shlex.quote(place.machine)} > {values['kind']}", *typed)
+        echo, file = f"echo {shlex.quote(place.machine)}", values["kind"]
+        is_remote = any(line.startswith("ssh ") for line in typed)
+        writes = f"{echo} | ssh {values['node']} tee {file}" if is_remote else f"{echo} > {file}"
+        return (*typed[:-1], writes, typed[-1])
     return typed
 
 

@@ -63,6 +63,8 @@ def terminal(
     groups = gathered(verdict.findings)
     if groups:
         _show_findings(console, groups, verdict, context)
+    for line in context.costs:
+        console.print(Text(one_line(line, 600)))
     if report is not None:
         console.print()
         checks = check_lines(report, verdict)
@@ -108,7 +110,7 @@ def _show_findings(
     for one in advised(shown, verdict, context):
         item = one.item
         checks = one_line(", ".join(item.checks), 1200)
-        head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
+        head = f"{item.heading}  {item.names}  {checks}"
         console.print(Text(head, style=_COLOURS[finding_state(item)]))
         console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
         _show_detail(console, one)
@@ -123,9 +125,11 @@ def _show_detail(console: Console, one: Advised) -> None:
     from rich.text import Text
 
     lines = clean(one.item.evidence[0][1]).splitlines() if one.item.evidence else []
-    shown = [Text(f"do: {one_line(one.remedy)}")] if one.remedy else []
-    shown += [Text(f"$ {one_line(line, COMMAND)}") for line in one.commands]
-    shown += [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
+    if one.remedy:
+        console.print(Padding(Text(f"Do: {one_line(one.remedy)}"), (0, 0, 0, 2)))
+    for line in one.commands:  # not wrapped: a command that is copied from two lines is two commands
+        console.print(Text(f"  $ {one_line(line, COMMAND)}"), soft_wrap=True)
+    shown = [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
     more = len(lines) - EVIDENCE_LINES
     shown += [Text(f"| ({more} more lines in the report)", style="dim")] if more > 0 else []
     for text in shown:

@@ -223,7 +223,7 @@ def _finding(item: Group, colour: bool, width: int, again: bool) -> list[str]:
     tone = {Level.FAIL: "31", Level.WARN: "33", Level.PASS: "32"}[item.level]
     if item.level is Level.FAIL and item.cause is Cause.EVIDENCE:
         tone = "35"
-    head = f"{item.word} {item.cause.value}"
+    head = item.heading
     checks = one_line(", ".join(item.checks), 600)
     first, *rest = _folded(f"{head} {checks}: {one_line(item.message, 600)}", width)
     lines = [_paint(head, tone, colour) + first.removeprefix(head), *rest]
@@ -232,9 +232,9 @@ def _finding(item: Group, colour: bool, width: int, again: bool) -> list[str]:
     if len(raw) > LINES:
         lines.append(f"  | ({len(raw) - LINES} more lines: see --format json)")
     if item.remedy and again:
-        lines.append("  do: what is said above about the same lines")
+        lines.append("  Do: what is said above about the same lines")
     elif item.remedy:
-        lines += _folded(f"  do: {one_line(item.remedy, 600)}", width, "      ")
+        lines += _folded(f"  Do: {one_line(item.remedy, 600)}", width, "      ")
     return lines
 
 

@@ -22,7 +22,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, not_for, unknown_type
 from checks.judge.baseline.bands import Baseline
 from checks.judge.clocks import seconds_of
-from checks.judge.verdict import EXIT_CODES, NOTHING, conclude, decide, unreadable
+from checks.judge.verdict import ANSWER_EXITS, NOTHING, conclude, decide, unreadable
 from checks.model import CLUSTER, Answer, Cause, Declared, Digests, Finding, Level, Report, Verdict
 from checks.policy import OnWarn, Policy
 from checks.value_types import DecodeError
@@ -262,7 +262,7 @@ def results_of(files: Sequence[str], work: Callable[[str], R]) -> list[R | Input
 
 def exit_code(verdict: Verdict) -> int:
     """0 go, 1 no-go (and a question that nobody has answered), 3 cannot tell."""
-    return int(EXIT_CODES[verdict.answer])
+    return int(ANSWER_EXITS[verdict.answer])
 
 
 def worst_code(codes: Sequence[int]) -> int:

@@ -103,7 +103,8 @@ def cluster_notes(arguments: Sequence[str], cluster: str | None) -> tuple[str, .
     """
     stores = [open_named_store(one) for one in arguments if one.endswith(".toml") and not cluster]
     return tuple(
-        f"cluster {one.cluster} alone; name its store for all clusters: {one.address}" for one in stores
+        f"this shows cluster {one.cluster} only. For all clusters name the store: {one.address}"
+        for one in stores
     )
 
 
@@ -204,6 +205,9 @@ def require_reports(arguments: Sequence[str]) -> None:
 def require_gates(name: NamedStore) -> None:
     """Raise InputError for a store without a gate: a name that is misspelt is not a history without a fault."""
     if not name.store.list(RECORDS) and not name.store.list(GATES):
+        if name.gate is not None:
+            text = f"no gate has run yet: run `prelaunch gate {shlex.quote(name.argument)}` first."
+            raise InputError(name.address, text)
         text = "there are no gate results in it. Name the folder of a store, s3://bucket/prefix, or a gate file that names its store."
         missing = missing_name(name.argument) if is_name(name.argument) else None
         raise InputError(name.address, text, "", missing[1] if missing else None)

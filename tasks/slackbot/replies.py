@@ -111,7 +111,7 @@ def why(past: PastVerdict) -> Reply:
     means = plain(" ".join(filter(None, (explanation(verdict), age))))
     blocks = [marked(f"*{escape(line, 600)}*"), means]
     for item in items[:FINDINGS]:
-        blocks += finding_blocks(item)
+        blocks += finding_blocks(item, line)
     more = len(items) - FINDINGS
     blocks += [plain(f"and {more} more findings in the report")] if more > 0 else []
     blocks.append(small_marked(" | ".join(seen)))

@@ -1,4 +1,4 @@
-"""Lists the verdicts that a store keeps, and what it keeps of every node. A store has a folded history of each cluster beside the rows
+"""Lists the verdicts that a store keeps, and what it keeps of every node. A store has a merged history of each cluster beside the rows
 of its gates: whoever reads it adds the gates that it lacks.
 """
 
@@ -27,13 +27,13 @@ from tasks.store.layout import (
     record_key,
     verdict_key,
 )
-from tasks.store.node_history import ClusterHistory, folded, named_nodes
+from tasks.store.node_history import ClusterHistory, merged_history, named_nodes
 from tasks.store.node_rows import FILE_BYTES, GateNodes, with_nodes
 from tasks.store.records import RETEST_CLUSTER, Record, stamped_at
 
 T = TypeVar("T")
 # Gates that a history lacks are read one by one: of so many at most, the newest.
-UNFOLDED = 60
+MOST_LACKING = 60
 # A gate is a file of its own, and a store may be far away.
 AT_ONCE = 16
 BATCH = 50
@@ -100,7 +100,7 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListi
     for record in newest:
         if not RETEST_CLUSTER.search(record.cluster):  # a re-test judges once
             del read[record.gate_id]
-    ordered = tuple(sorted((*settled, *newest), key=_turn))
+    ordered = tuple(sorted((*settled, *newest), key=_sort_key))
     return VerdictListing(ordered, (*problems, *cut_short), cut_short, unjudged)
 
 
@@ -113,32 +113,31 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
     """What the store's gates say of every node, of one cluster (None for all), or of one name ("" for all). Unless `whole`, nobody
     looks for gates without a record, which takes long where a store is far away. Raises StoreError.
     """
-    ids, folded_histories = frozenset(records.recorded(store)), _histories(store)
+    ids, histories = frozenset(records.recorded(store)), _histories(store)
     problems = [*_without_record(kept_gates(store), ids)] if whole else []
-    lacking = _by_time(ids - _gates_of(folded_histories.values()))
-    if older := len(lacking[:-UNFOLDED]):
+    lacking = _by_time(ids - _gates_of(histories.values()))
+    if older := len(lacking[:-MOST_LACKING]):
         problems.append(f"{older} older gates are not in the history of the nodes: {rebuild_command(store)}")
-    settled, newest = _parted(read_records(store, lacking[-UNFOLDED:], problems))
-    changed = _fold(store, folded_histories, settled, problems)
+    settled, newest = _parted(read_records(store, lacking[-MOST_LACKING:], problems))
+    changed = _merge(store, histories, settled, problems)
     with suppress(StoreError):  # who may only read may read, and the next reader adds what is lacking
         _write(store, changed)
-    _fold(store, folded_histories, newest, problems)
-    mine = [
+    _merge(store, histories, newest, problems)
+    mine = tuple(
         replace(history, nodes=tuple(past for past in history.nodes if node in ("", past.node)))
-        for history in folded_histories.values()
+        for history in histories.values()
         if cluster in (None, history.cluster)
-    ]
+    )
     gate_nodes = named_nodes(mine)
     nodes_by_gate = _nodes_of(store, _by_time(ids & gate_nodes.keys()), problems)
     gates = [with_nodes(gate, gate_nodes[gate_id]) for gate_id, gate in nodes_by_gate.items()]
-    unfolded = ids - _gates_of(folded_histories.values())
-    return KnownNodes(
-        tuple(mine), tuple(sorted(gates, key=_turn)), len(ids & _gates_of(mine)), unfolded, tuple(problems)
-    )
+    gates.sort(key=_sort_key)
+    unread = ids - _gates_of(histories.values())
+    return KnownNodes(mine, tuple(gates), len(ids & _gates_of(mine)), unread, tuple(problems))
 
 
 def rebuild(store: Store) -> Rebuilt:
-    """Fold the histories again from the rows of nodes that the store keeps. Raises StoreError."""
+    """Make the histories again from the rows of nodes that the store keeps. Raises StoreError."""
     gates, ids = kept_gates(store), records.recorded(store)
     problems: list[str] = []
     settled, newest = _parted(read_records(store, ids, problems))
@@ -151,9 +150,9 @@ def rebuild(store: Store) -> Rebuilt:
     problems += _without_record(gates, ids)
     histories: dict[str, ClusterHistory] = {}
     for begin in range(0, len(settled), BATCH):
-        _fold(store, histories, settled[begin : begin + BATCH], problems)
+        _merge(store, histories, settled[begin : begin + BATCH], problems)
     _write(store, histories.values())
-    _fold(store, histories, newest, problems)
+    _merge(store, histories, newest, problems)
     for key in {*store.list(HISTORY)}.difference(map(history_key, histories)):
         store.delete(key)
     measured = {record.gate_id for record in records_found if not record.reused}
@@ -171,7 +170,7 @@ def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tup
 
 
 def rebuild_command(store: Store) -> str:
-    """What folds the histories of this store again, with its address."""
+    """The command that makes the histories of this store again, with its address."""
     address = store.location(RECORDS)[: -len(f"/{RECORDS}")]
     return f"prelaunch fleet store index --rebuild {shlex.quote(address)}"
 
@@ -195,12 +194,12 @@ def _parted(gathered: Iterable[Record]) -> tuple[list[Record], list[Record]]:
     """The records by time, and apart from them the newest one of each cluster: while its gate runs, another start of its job may have
     another verdict. Only one gate of a cluster runs at a time.
     """
-    ordered = sorted(gathered, key=_turn)
+    ordered = sorted(gathered, key=_sort_key)
     newest = {record.cluster: record for record in ordered}
     return [entry for entry in ordered if newest[entry.cluster] is not entry], list(newest.values())
 
 
-def _fold(
+def _merge(
     store: Store, histories: dict[str, ClusterHistory], gathered: Sequence[Record], problems: list[str]
 ) -> list[ClusterHistory]:
     """Add the gates of these records to the histories; returns those that changed. A PASS that was used again measured nothing."""
@@ -211,9 +210,10 @@ def _fold(
         if record.reused or gate is not None:
             cluster = record.cluster if gate is None else gate.cluster
             clusters.setdefault(cluster, {})[record.gate_id] = record.judged_at
-    for cluster, judged in clusters.items():
-        own = [gates[gate_id] for gate_id in judged if gate_id in gates]
-        histories[cluster] = folded(histories.get(cluster, ClusterHistory(cluster=cluster)), judged, own)
+    for cluster, times in clusters.items():
+        own = [gates[gate_id] for gate_id in times if gate_id in gates]
+        before = histories.get(cluster, ClusterHistory(cluster=cluster))
+        histories[cluster] = merged_history(before, times, own)
     return [histories[cluster] for cluster in clusters]
 
 
@@ -273,5 +273,5 @@ def _by_time(gate_ids: Iterable[str]) -> list[str]:
     return sorted(gate_ids, key=lambda gate_id: (stamped_at(gate_id) or 0.0, gate_id))
 
 
-def _turn(document: Record | GateNodes) -> tuple[str, str]:
+def _sort_key(document: Record | GateNodes) -> tuple[str, str]:
     return document.judged_at, document.gate_id

@@ -156,7 +156,7 @@ def nodes_key(gate_id: str) -> str:
 
 
 def history_key(cluster: str) -> str:
-    """The key of what a cluster's gates say of its nodes, folded; "_" stands for gates whose cluster nobody says."""
+    """The key of what a cluster's gates say of its nodes, merged; "_" stands for gates whose cluster nobody says."""
     return f"{HISTORY}/{cluster or '_'}.json"
 
 

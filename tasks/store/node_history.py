@@ -1,4 +1,4 @@
-"""What the gates of one cluster say of its nodes, folded into one document: history/<cluster>.json. Pure.
+"""What the gates of one cluster say of its nodes, merged into one document: history/<cluster>.json. Pure.
 
 It is made of the rows of each gate (tasks.store.node_rows), in whichever order these come, and can be made again from them.
 """
@@ -67,15 +67,15 @@ def node_key(node: str, identity: NodeIdentity | None) -> tuple[object, ...]:
     return node, identity.keys, identity.gpus, tuple(sorted(identity.versions.items()))
 
 
-def folded(history: ClusterHistory, judged: Mapping[str, str], gates: Iterable[GateNodes]) -> ClusterHistory:
+def merged_history(
+    history: ClusterHistory, judged: Mapping[str, str], gates: Iterable[GateNodes]
+) -> ClusterHistory:
     """The history with other gates of its cluster, which judged at these times, and the rows of those that measured."""
     times = {**history.gates, **judged}
     nodes = {history_of_node.key: history_of_node for history_of_node in history.nodes}
-    for gate in gates:
-        for record in gate.nodes:
-            new = _history_of(gate, record)
-            before = nodes.get(new.key)
-            nodes[new.key] = new if before is None else _joined(before, new, times)
+    for new in (_history_of(gate, record) for gate in gates for record in gate.nodes):
+        before = nodes.get(new.key)
+        nodes[new.key] = new if before is None else _joined(before, new, times)
     return replace(history, gates=times, nodes=tuple(nodes.values()))
 
 
@@ -117,11 +117,11 @@ def _joined(first: NodeHistory, other: NodeHistory, times: Mapping[str, str]) ->
         if not newest or newest[0].judged_at == each.judged_at:
             newest.append(each)
 
-    def turn(gate_id: str) -> tuple[str, str]:
+    def sort_key(gate_id: str) -> tuple[str, str]:
         return times.get(gate_id, ""), gate_id
 
-    proven = max(first.proven, other.proven, key=turn)
-    ordered = sorted({*first.gates, *other.gates}, key=turn)
+    proven = max(first.proven, other.proven, key=sort_key)
+    ordered = sorted({*first.gates, *other.gates}, key=sort_key)
     gates_kept = {*ordered[:FIRST], *ordered[-NEWEST:], *filter(None, (proven,))}
     return replace(
         first,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from checks.exit_codes import Exit
-from checks.judge.verdict import EXIT_CODES
+from checks.judge.verdict import ANSWER_EXITS
 from checks.model import ANSWER_WORDS, unreachable
 from tasks.store import layout
 from tests.architecture.tree import ROOT, Source, sources
@@ -155,7 +155,7 @@ def _code_places(node: ast.AST) -> Iterator[ast.AST]:
         named = (isinstance(key, ast.Constant) and key.value == "exit_code" for key in node.keys)
         yield from (value for is_code, value in zip(named, node.values, strict=True) if is_code)
         if any(_tables_of_answers([node])):
-            own = {f"Answer.{answer.name}": code for answer, code in EXIT_CODES.items() if code > Exit.NO_GO}
+            own = {f"Answer.{key.name}": code for key, code in ANSWER_EXITS.items() if code > Exit.NO_GO}
             pairs = zip(node.keys, node.values, strict=True)
             yield from (v for k, v in pairs if k and own.get(ast.unparse(k)) == getattr(v, "value", None))
     elif isinstance(node, ast.FunctionDef) and node.name in ("code", "exit_code"):

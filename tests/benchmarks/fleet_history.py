@@ -1,9 +1,9 @@
 """What the page of a fleet costs: `python -m tests.benchmarks.fleet_history [--nodes 64] [--gates 10000]`. JSON on stdout, minutes.
 
-A folder store with made-up gates, every one with all nodes and 37 numbers of each. A page reads their folded history, and the gates
+A folder store with made-up gates, every one with all nodes and 37 numbers of each. A page reads their merged history, and the gates
 that this names.
 `fleet_cpu_s` is what one `prelaunch fleet list STORE --html FILE` takes from the start of Python to its end (median of three),
-`page_bytes` the page, `rebuild_cpu_s` folds the history anew from the files. Both are seconds of processor time, which depend little
+`page_bytes` the page, `rebuild_cpu_s` makes the history anew from the files. Both are seconds of processor time, which depend little
 on what else the machine does.
 """
 

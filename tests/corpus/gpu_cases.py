@@ -35,7 +35,6 @@ from tests.corpus.gpu_machines import (
     UNSUPPORTED,
     WARN,
     WATTS,
-    blind,
     error,
     faulty,
     hanging,
@@ -45,6 +44,7 @@ from tests.corpus.gpu_machines import (
     nowhere,
     quick,
     three_nodes,
+    unmeasurable,
     without_pynvml,
 )
 from tests.fakes import gpu_node
@@ -66,21 +66,21 @@ def _every() -> Iterator[Case]:
     """What every check of a node's GPUs must make of a whole node, and of one that cannot be asked."""
     for check, call in NODE_CHECKS.items():
         yield healthy(check, "8 x H100", {})
-        yield blind(check, "no pynvml", without_pynvml(check))
-        yield blind(check, "no NVML library", {"node/nvmlInit": error(MISSING)})
-        yield blind(check, "NVML does not start", {"node/nvmlInit": error(999)})
-        yield blind(check, "NVML lists no GPU", node(check, gpus=0))
-        yield blind(check, "NVML lists 7 of 8", node(check, gpus=7))
-        yield blind(check, "one GPU is lost", {"3/*": error(LOST)})
-        yield blind(check, "not permitted", {f"*/{call}": error(DENIED)})
-        yield blind(check, "not supported here", {f"*/{call}": error(UNSUPPORTED)})
-        yield blind(check, "driver too old", {f"6/{call}": error(OLD)})
-        yield blind(check, "deprecated by driver 595", {f"6/{call}": error(26)})
+        yield unmeasurable(check, "no pynvml", without_pynvml(check))
+        yield unmeasurable(check, "no NVML library", {"node/nvmlInit": error(MISSING)})
+        yield unmeasurable(check, "NVML does not start", {"node/nvmlInit": error(999)})
+        yield unmeasurable(check, "NVML lists no GPU", node(check, gpus=0))
+        yield unmeasurable(check, "NVML lists 7 of 8", node(check, gpus=7))
+        yield unmeasurable(check, "one GPU is lost", {"3/*": error(LOST)})
+        yield unmeasurable(check, "not permitted", {f"*/{call}": error(DENIED)})
+        yield unmeasurable(check, "not supported here", {f"*/{call}": error(UNSUPPORTED)})
+        yield unmeasurable(check, "driver too old", {f"6/{call}": error(OLD)})
+        yield unmeasurable(check, "deprecated by driver 595", {f"6/{call}": error(26)})
     for check in (memory, utilisation, processes, power, ecc, row_remap, recovery_action):
         yield healthy(check, "8 x B200", {}, B200)
         yield healthy(check, "4 x T4", {}, T4)
         yield healthy(check, "8 x A100", {}, A100)
-    yield blind(ecc, "the driver hangs", hanging(ecc))
+    yield unmeasurable(ecc, "the driver hangs", hanging(ecc))
 
 
 # What memory errors left behind.
@@ -103,8 +103,8 @@ HEALTH = [
     faulty(ecc, "ECC off next time", {"5/nvmlDeviceGetEccMode": [1, 0]}, "ecc_pending", WARN, CONFIGURATION),
     faulty(ecc, "channel repair", {"5/nvmlDeviceGetRepairStatus": [1, 0]}, "channel_repair_pending"),
     faulty(ecc, "TPC repair", {"5/nvmlDeviceGetRepairStatus": [0, 1]}, "tpc_repair_pending"),
-    blind(ecc, "no count of DRAM", {f"5/{COUNTER}:1:0:2": error(UNSUPPORTED)}),
-    blind(ecc, "all ones", {f"5/{COUNTER}:1:0:2": 0xFFFFFFFFFFFFFFFF}),
+    unmeasurable(ecc, "no count of DRAM", {f"5/{COUNTER}:1:0:2": error(UNSUPPORTED)}),
+    unmeasurable(ecc, "all ones", {f"5/{COUNTER}:1:0:2": 0xFFFFFFFFFFFFFFFF}),
     faulty(row_remap, "pending", {"5/nvmlDeviceGetRemappedRows": [0, 1, 1, 0]},
         "remap_pending GPU 5 (0000:a8:00.0) waits for a reset that replaces a broken row of its memory"),
     faulty(row_remap, "failed", {"5/nvmlDeviceGetRemappedRows": [0, 1, 0, 1]},
@@ -115,23 +115,23 @@ HEALTH = [
         "banks_none GPU 5 (0000:a8:00.0) has 1 memory bank without a spare row"),
     faulty(row_remap, "a bank with few spare rows", {"5/nvmlDeviceGetRowRemapperHistogram": {"max": 2559, "low": 1}}, "banks_low",
         WARN),
-    blind(row_remap, "no histogram", {"*/nvmlDeviceGetRowRemapperHistogram": error(UNSUPPORTED)}),
+    unmeasurable(row_remap, "no histogram", {"*/nvmlDeviceGetRowRemapperHistogram": error(UNSUPPORTED)}),
     healthy(retired_pages, "8 x H100, which remap rows", {}),
     healthy(retired_pages, "4 x T4", {}, T4),
     healthy(retired_pages, "two pages", {"1/nvmlDeviceGetRetiredPages:0": [1, 2]}, T4),
     faulty(retired_pages, "pending", {"1/nvmlDeviceGetRetiredPagesPendingStatus": 1}, "GPU 1", kind=T4),
     faulty(retired_pages, "60 pages", {"1/nvmlDeviceGetRetiredPages:0": list(range(60))}, "GPU 1", kind=T4),
     faulty(retired_pages, "double-bit", {"1/nvmlDeviceGetRetiredPages:1": [7]}, "GPU 1", WARN, kind=T4),
-    blind(retired_pages, "not permitted", {"1/nvmlDeviceGetRetiredPages:1": error(DENIED)}, T4),
-    blind(retired_pages, "a T4 that does not tell", {"*/nvmlDeviceGetRetiredPagesPendingStatus": error(UNSUPPORTED)}, T4),
-    blind(retired_pages, "no pynvml", without_pynvml(retired_pages)),
+    unmeasurable(retired_pages, "not permitted", {"1/nvmlDeviceGetRetiredPages:1": error(DENIED)}, T4),
+    unmeasurable(retired_pages, "a T4 that does not tell", {"*/nvmlDeviceGetRetiredPagesPendingStatus": error(UNSUPPORTED)}, T4),
+    unmeasurable(retired_pages, "no pynvml", without_pynvml(retired_pages)),
     *(
         faulty(recovery_action, f"action {action}", {"5/field:230": action},
             f"GPU 5 (0000:a8:00.0) calls for a repair (the driver's recovery action {action})")
         for action in range(1, 8)
     ),
-    blind(recovery_action, "a driver that does not say", {"*/field:230": error(UNSUPPORTED)}),
-    blind(recovery_action, "NaN", {"5/field:230": float("nan")}),
+    unmeasurable(recovery_action, "a driver that does not say", {"*/field:230": error(UNSUPPORTED)}),
+    unmeasurable(recovery_action, "NaN", {"5/field:230": float("nan")}),
 ]  # fmt: skip
 
 # Strangers, settings, and the fabric's bits.
@@ -144,7 +144,7 @@ IDLE = [
         "GPU 5 (0000:a8:00.0): memory_total_mib"),
     faulty(utilisation, "a stranger works", {"1/nvmlDeviceGetUtilizationRates": 97},
         "utilisation_percent GPU 1 (0000:64:00.0) is 97 % busy, although nothing of the checks ran", cause=APPLICATION),
-    blind(utilisation, "all ones", {"1/nvmlDeviceGetUtilizationRates": 0xFFFFFFFF}),
+    unmeasurable(utilisation, "all ones", {"1/nvmlDeviceGetUtilizationRates": 0xFFFFFFFF}),
     faulty(processes, "a stranger's process", {"5/nvmlDeviceGetComputeRunningProcesses": [[os.getppid(), 4096 * MIB]]},
         f"pid {os.getppid()}", cause=APPLICATION),
     faulty(processes, "memory of a process is not told", {"5/nvmlDeviceGetComputeRunningProcesses": [[99_999_999, None]]},
@@ -158,7 +158,7 @@ IDLE = [
     faulty(processes, "a client of MPS", {"0/nvmlDeviceGetMPSComputeRunningProcesses": [[99_999_997, 5 * MIB]]}, "MPS",
         cause=APPLICATION),
     healthy(processes, "a driver without an MPS list", {"*/nvmlDeviceGetMPSComputeRunningProcesses": error(OLD)}),
-    blind(processes, "graphics list refused", {"4/nvmlDeviceGetGraphicsRunningProcesses": error(DENIED)}),
+    unmeasurable(processes, "graphics list refused", {"4/nvmlDeviceGetGraphicsRunningProcesses": error(DENIED)}),
 ]  # fmt: skip
 
 SETTINGS = [
@@ -168,12 +168,12 @@ SETTINGS = [
     faulty(modes, "MIG pending", {"2/nvmlDeviceGetMigMode": [0, 1]}, "mig_pending", WARN, CONFIGURATION),
     faulty(modes, "exclusive", {"2/nvmlDeviceGetComputeMode": 3}, "compute_mode", cause=CONFIGURATION),
     faulty(modes, "prohibited", {"2/nvmlDeviceGetComputeMode": 2}, "2", cause=CONFIGURATION),
-    blind(modes, "MIG is not told by an H100", {"*/nvmlDeviceGetMigMode": error(UNSUPPORTED)}),
+    unmeasurable(modes, "MIG is not told by an H100", {"*/nvmlDeviceGetMigMode": error(UNSUPPORTED)}),
     faulty(power, "capped a little", {"5/nvmlDeviceGetEnforcedPowerLimit": 600 * WATTS},
         "limit_ratio GPU 5 (0000:a8:00.0) has its power limit at 85.7 % of the default", WARN, CONFIGURATION),
     faulty(power, "capped by half", {"5/nvmlDeviceGetEnforcedPowerLimit": 350 * WATTS}, "GPU 5", cause=CONFIGURATION),
-    blind(power, "no default", {"5/nvmlDeviceGetPowerManagementDefaultLimit": 0}),
-    blind(power, "draws nothing", {"5/nvmlDeviceGetPowerUsage": 0}),
+    unmeasurable(power, "no default", {"5/nvmlDeviceGetPowerManagementDefaultLimit": 0}),
+    unmeasurable(power, "draws nothing", {"5/nvmlDeviceGetPowerUsage": 0}),
 ]  # fmt: skip
 
 FABRIC = "nvmlDeviceGetGpuFabricInfo"
@@ -206,9 +206,9 @@ FABRIC_CASES = [
     faulty(fabric, "unhealthy", {f"4/{FABRIC}": {"healthSummary": 2}}, "2", kind=B200),
     faulty(fabric, "limited capacity", {f"4/{FABRIC}": {"healthSummary": 3}},
         "fabric_summary GPU 4 (0000:97:00.0) has an unhealthy place in the NVLink fabric (summary 3)", kind=B200),
-    blind(fabric, "a B200 without a summary", {f"4/{FABRIC}": {"healthSummary": 0}}, B200),
-    blind(fabric, "a state of no meaning", {f"4/{FABRIC}": {"state": 0}}),
-    blind(fabric, "a B200's driver that knows version 2 alone", {"*/nvmlDeviceGetGpuFabricInfoV:3": error(25)}, B200),
+    unmeasurable(fabric, "a B200 without a summary", {f"4/{FABRIC}": {"healthSummary": 0}}, B200),
+    unmeasurable(fabric, "a state of no meaning", {f"4/{FABRIC}": {"state": 0}}),
+    unmeasurable(fabric, "a B200's driver that knows version 2 alone", {"*/nvmlDeviceGetGpuFabricInfoV:3": error(25)}, B200),
 ]  # fmt: skip
 
 # Sources that agree, that lack a GPU, that cannot look.
@@ -253,14 +253,14 @@ INVENTORY_CASES = [
         "lacks 8 GPUs according to the kernel's files"),
     faulty(INVENTORY, "no power", quick(told={"2/nvmlDeviceGetHandleByIndex": error(8)}),
         "gpus_missing lacks 1 GPU according to nvml"),
-    blind(INVENTORY, "one GPU is refused", quick(told={"2/nvmlDeviceGetHandleByIndex": error(DENIED)})),
-    blind(INVENTORY, "neither /proc nor /dev", nowhere),
-    blind(INVENTORY, "NVML hangs", inventory(source_s=0.5, told={"node/nvmlInit": {"hang": 60}})),
-    blind(INVENTORY, "CUDA hangs", inventory(source_s=0.5, cuda={"hang": 60, "error": 999})),
-    blind(INVENTORY, "no NVML library", quick(told={"node/nvmlInit": error(MISSING)})),
-    blind(INVENTORY, "the fabric manager is down (802)", inventory(cuda={"error": 802})),
-    blind(INVENTORY, "a VBIOS cannot be read", quick(told={"5/nvmlDeviceGetVbiosVersion": error(DENIED)})),
-    blind(INVENTORY, "no driver version", quick(told={"node/nvmlSystemGetDriverVersion": error(DENIED)})),
+    unmeasurable(INVENTORY, "one GPU is refused", quick(told={"2/nvmlDeviceGetHandleByIndex": error(DENIED)})),
+    unmeasurable(INVENTORY, "neither /proc nor /dev", nowhere),
+    unmeasurable(INVENTORY, "NVML hangs", inventory(source_s=0.5, told={"node/nvmlInit": {"hang": 60}})),
+    unmeasurable(INVENTORY, "CUDA hangs", inventory(source_s=0.5, cuda={"hang": 60, "error": 999})),
+    unmeasurable(INVENTORY, "no NVML library", quick(told={"node/nvmlInit": error(MISSING)})),
+    unmeasurable(INVENTORY, "the fabric manager is down (802)", inventory(cuda={"error": 802})),
+    unmeasurable(INVENTORY, "a VBIOS cannot be read", quick(told={"5/nvmlDeviceGetVbiosVersion": error(DENIED)})),
+    unmeasurable(INVENTORY, "no driver version", quick(told={"node/nvmlSystemGetDriverVersion": error(DENIED)})),
 ]  # fmt: skip
 
 CASES = [*_every(), *HEALTH, *IDLE, *SETTINGS, *FABRIC_CASES, *INVENTORY_CASES]

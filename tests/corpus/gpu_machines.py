@@ -1,4 +1,4 @@
-"""Nodes whose GPUs are well, broken, or cannot be asked: NVML is tests/fakes/pynvml_fake.py, one dial a fault."""
+"""Nodes whose GPUs are well, broken, or cannot be asked: NVML is tests/fakes/pynvml_fake.py, one setting a fault."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ COUNTS = {"H100": 8, "A100": 8, "T4": 4, "B200": 8}
 MIB = 1 << 20
 WATTS = 1000
 
-Told = Mapping[str, Any]
-NOTHING: Told = {}
+NvmlAnswers = Mapping[str, Any]
+AnswersOrNode = NvmlAnswers | Observe
+NOTHING: NvmlAnswers = {}
 
 
 def error(code: int) -> dict[str, int]:
@@ -36,17 +37,17 @@ def error(code: int) -> dict[str, int]:
     return {"error": code}
 
 
-def dials(model: str, told: Told, gpus: int | None = None) -> dict[str, Any]:
-    """Dials of a node of the model; answers by "GPU/call"."""
+def settings(model: str, told: NvmlAnswers, gpus: int | None = None) -> dict[str, Any]:
+    """The settings of a node of the model; answers by "GPU/call"."""
     return {"model": model, "gpus": COUNTS[model] if gpus is None else gpus, "answers": dict(told)}
 
 
-def node(check: Check, model: str = "H100", *, told: Told = NOTHING, gpus: int | None = None) -> Observe:
+def node(check: Check, model: str = "H100", told: NvmlAnswers = NOTHING, gpus: int | None = None) -> Observe:
     """The check's observation of a node on which NVML gives these answers."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         with (
-            gpu_node.nvml(gpu_node.module(**dials(model, told, gpus))),
+            gpu_node.nvml(gpu_node.module(**settings(model, told, gpus))),
             patch("checks.probes.gpu.state.PAUSE_S", 0.001),
             patch("checks.probes.gpu.state.SETTLE_S", 0.001),
         ):
@@ -88,12 +89,12 @@ def rank(
     works: bool = True,
     fails: str = "",
     device: str = "cuda:0",
-    told: Told = NOTHING,
+    told: NvmlAnswers = NOTHING,
 ) -> Observe:
     """The observation of a rank whose torch device is that of NVML's GPU `number`."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        fake = gpu_node.module(**dials(model, told))
+        fake = gpu_node.module(**settings(model, told))
         place = RankPlace(0, 0, 8, device)
         made = context(check, tmp_path, TYPES[model], place=place, options={"seconds": 0.04})
         load = FakeLoad(fake, number, works, fails)
@@ -103,19 +104,17 @@ def rank(
     return observe
 
 
-def links(first: Told | None, second: Told, model: str = "H100", gpus: int | None = None) -> Observe:
-    """gpu.nvlink on a node that answers otherwise the second time; None: its first look failed. At first it
-    has `gpus` GPUs.
-    """
+def links(old: NvmlAnswers | None, new: NvmlAnswers, model: str = "H100", gpus: int | None = None) -> Observe:
+    """gpu.nvlink on a node that answers otherwise the second time; None: its first look failed. At first it has `gpus` GPUs."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         check, before = nvlink, None
         assert check.before is not None
-        if first is not None:
-            with gpu_node.nvml(gpu_node.module(**dials(model, first, gpus))):
+        if old is not None:
+            with gpu_node.nvml(gpu_node.module(**settings(model, old, gpus))):
                 before = dict(check.before(context(check, tmp_path, TYPES[model])))
             before["at_s"] = float(str(before["at_s"])) - 10
-        with gpu_node.nvml(gpu_node.module(**dials(model, second))):
+        with gpu_node.nvml(gpu_node.module(**settings(model, new))):
             return observed(check, context(check, tmp_path, TYPES[model], before=before))
 
     return observe
@@ -126,16 +125,16 @@ def inventory(
     proc: int | None = 8,
     dev: int = 8,
     cuda: Any = 8,
-    told: Told = NOTHING,
+    told: NvmlAnswers = NOTHING,
     environment: dict[str, str] | None = None,
     source_s: float = 10.0,
 ) -> Observe:
     """gpu.inventory, with its children, on a node of H100 whose sources say different things."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        node_dials = {**dials("H100", told), "cuda": cuda}
+        node_settings = {**settings("H100", told), "cuda": cuda}
         with (
-            gpu_node.gpu_node(tmp_path, proc=proc, dev=dev, **node_dials) as root,
+            gpu_node.gpu_node(tmp_path, proc=proc, dev=dev, **node_settings) as root,
             patch.object(found, "ROOT", root),
             patch.object(found, "SOURCE_S", source_s),
             patch.dict(os.environ, environment or {}),
@@ -153,7 +152,7 @@ def quick(
     cuda: int = -1,
     gpus: int | None = None,
     kind: str = "",
-    told: Told = NOTHING,
+    told: NvmlAnswers = NOTHING,
 ) -> Observe:
     """As `inventory`, without the children: both libraries are asked in this process. -1: as many as the type has."""
     many = COUNTS[model]
@@ -161,7 +160,7 @@ def quick(
     shown = many if cuda == -1 else cuda
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        fake = gpu_node.module(**dials(model, told, gpus))
+        fake = gpu_node.module(**settings(model, told, gpus))
         rows = tuple({"uuid": fake.uuid_of(number)} for number in range(shown))
         seen = inventory_child.GpuListing("cuda", shown, "", gpus=rows)
 
@@ -178,7 +177,7 @@ def quick(
     return observe
 
 
-def three_nodes(told: Told = NOTHING) -> Observe:
+def three_nodes(told: NvmlAnswers = NOTHING) -> Observe:
     """gpu.inventory of three nodes, of which the second gives these answers."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -229,7 +228,7 @@ def hanging(check: Check) -> Observe:
 MODELS = {kind: model for model, kind in TYPES.items()}
 
 
-def seen(check: Check, made: Told | Observe, kind: str) -> Observe:
+def seen(check: Check, made: AnswersOrNode, kind: str) -> Observe:
     """What NVML answers on a machine of this type, to the check of a node or of the rank of one GPU; or what is there already."""
     if callable(made):
         return made
@@ -239,14 +238,14 @@ def seen(check: Check, made: Told | Observe, kind: str) -> Observe:
     return rank(check, model, number=1 if model == "T4" else 5, told=made)
 
 
-def healthy(check: Check, name: str, made: Told | Observe, kind: str = "p5.48xlarge", nodes: int = 1) -> Case:
+def healthy(check: Check, name: str, made: AnswersOrNode, kind: str = "p5.48xlarge", nodes: int = 1) -> Case:
     return Case(check.name, Sort.HEALTHY, name, seen(check, made, kind), kind, nodes)
 
 
 def faulty(
     check: Check,
     name: str,
-    made: Told | Observe,
+    made: AnswersOrNode,
     names: str,
     level: Level = Level.FAIL,
     cause: Cause = Cause.HARDWARE,
@@ -257,7 +256,7 @@ def faulty(
     return Case(check.name, Sort.FAULTY, name, observe, kind, nodes, level=level, cause=cause, names=names)
 
 
-def blind(check: Check, name: str, made: Told | Observe, kind: str = "p5.48xlarge") -> Case:
+def unmeasurable(check: Check, name: str, made: AnswersOrNode, kind: str = "p5.48xlarge") -> Case:
     return Case(check.name, Sort.UNMEASURABLE, name, seen(check, made, kind), kind)
 
 

@@ -16,7 +16,7 @@ from checks.probes.gpu import start_and_end, xid_events
 from checks.probes.host import error_counters
 from checks.probes.neuron import devices, runtime
 from tests.corpus.case import RECORDINGS_FOLDER, Case, Observe, Sort, cases_of, context, observed
-from tests.corpus.gpu_machines import DENIED, LOST, MISSING, NOTHING, Told, dials, error
+from tests.corpus.gpu_machines import DENIED, LOST, MISSING, NOTHING, NvmlAnswers, error, settings
 from tests.fakes import gpu_node
 from tests.fakes.tools import Reply, install, on_path
 
@@ -42,13 +42,13 @@ def recorded(check: Check, made: Context, looks: int) -> Records | None:
 
 
 def nvml(
-    *xids: tuple[int, int], told: Told = NOTHING, gpus: int | None = None, dies: bool = False
+    *xids: tuple[int, int], told: NvmlAnswers = NOTHING, gpus: int | None = None, dies: bool = False
 ) -> Observe:
     """gpu.xid_events on a node where NVML reports these Xids (GPU, code) once it is asked to."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         made = context(XIDS, tmp_path)
-        module = gpu_node.module(**dials("H100", told, gpus), events=[list(xid) for xid in xids])
+        module = gpu_node.module(**settings("H100", told, gpus), events=[list(xid) for xid in xids])
         with gpu_node.nvml(module):
             watched = None if dies else recorded(XIDS, made, len(xids) + 3)
         return observed(XIDS, replace(made, watched=watched))
@@ -56,16 +56,16 @@ def nvml(
     return observe
 
 
-def ends(first: Told | None, second: Told = NOTHING, gpus: tuple[int, int] = (8, 8)) -> Observe:
+def ends(first: NvmlAnswers | None, second: NvmlAnswers = NOTHING, gpus: tuple[int, int] = (8, 8)) -> Observe:
     """gpu.start_and_end on a node that answers otherwise at the end; None: its first look failed."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         made, before = context(ENDS, tmp_path), None
         assert ENDS.before is not None
         if first is not None:
-            with gpu_node.nvml(gpu_node.module(**dials("H100", first, gpus[0]))):
+            with gpu_node.nvml(gpu_node.module(**settings("H100", first, gpus[0]))):
                 before = dict(ENDS.before(made))
-        with gpu_node.nvml(gpu_node.module(**dials("H100", second, gpus[1]))):
+        with gpu_node.nvml(gpu_node.module(**settings("H100", second, gpus[1]))):
             return observed(ENDS, replace(made, before=before))
 
     return observe

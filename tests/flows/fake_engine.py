@@ -22,16 +22,16 @@ from checks.value_types import DecodeError
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,
-    Hold,
     JobHandle,
     JobSpec,
     JobState,
     JobStatus,
-    Keeping,
     LaunchError,
     Placement,
     Plan,
     PreflightCheck,
+    RetainedMachines,
+    RetentionState,
     Trouble,
     Work,
 )
@@ -39,6 +39,8 @@ from tests.flows.fake_python import write
 
 UNKNOWN = JobStatus(JobState.UNKNOWN, "no such job", "", {}, absent=True)
 SILENT = JobStatus(JobState.UNKNOWN, "ThrottlingException", "", {})
+PAID = (RetentionState.READY, RetentionState.COMING)
+KEPT = RetainedMachines(RetentionState.READY, "Available")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Engine:
     calls: list[tuple[str, str]] = field(default_factory=list)
     jobs: dict[str, JobSpec] = field(default_factory=dict)
     last: dict[str, JobStatus] = field(default_factory=dict)
-    kept: dict[str, Hold] = field(default_factory=dict)
+    kept: dict[str, RetainedMachines] = field(default_factory=dict)
     handed: dict[str, bytes] = field(default_factory=dict)
     answers: list[GateAnswer] = field(default_factory=list)
     steps: dict[str, Iterator[JobStatus]] = field(default_factory=dict)
@@ -116,8 +118,8 @@ class Engine:
         steps = {Work.CHECK: self._check, Work.GATE: self._gate}.get(job.work, self._train)
         self.steps[job.name] = steps(job)
         pool = self.kept.get(job.predecessor)
-        if pool is not None and pool.keeping is Keeping.READY and self.matches:
-            self.kept[job.predecessor] = Hold(Keeping.TAKEN, "Reused", job.name)
+        if pool is not None and pool.state is RetentionState.READY and self.matches:
+            self.kept[job.predecessor] = RetainedMachines(RetentionState.TAKEN, "Reused", job.name)
         return JobHandle(job.name, False)
 
     def state(self, name: str) -> JobStatus:
@@ -152,21 +154,21 @@ class Engine:
         self._called("preflight", plans[0].job.name)
         return self.lines
 
-    def hold(self, name: str) -> Hold:
-        self._called("hold", name)
-        found = self.kept.get(name, Hold(Keeping.NOTHING))
-        if found.keeping is Keeping.COMING:
-            self.kept[name] = Hold(Keeping.READY, "Available")
+    def retained_machines(self, name: str) -> RetainedMachines:
+        self._called("retained_machines", name)
+        found = self.kept.get(name, RetainedMachines(RetentionState.NOTHING))
+        if found.state is RetentionState.COMING:
+            self.kept[name] = KEPT
         return found
 
     def release(self, name: str) -> str:
         self._called("release", name)
         found = self.kept.get(name)
-        if found is None or found.keeping not in (Keeping.READY, Keeping.COMING):
+        if found is None or found.state not in PAID:
             return ""
         if self.holds_release:
             raise EngineUnavailable(f"{name}: UpdateTrainingJob was not answered. Release it by hand.")
-        self.kept[name] = Hold(Keeping.GONE, "Terminated")
+        self.kept[name] = RetainedMachines(RetentionState.GONE, "Terminated")
         return "released"
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
@@ -185,7 +187,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Whether nothing runs, and nothing is kept for anybody."""
-        paid = [hold for hold in self.kept.values() if hold.keeping in (Keeping.READY, Keeping.COMING)]
+        paid = [pool for pool in self.kept.values() if pool.state in PAID]
         return not paid and all(status.state.final for status in self.last.values())
 
     def count(self, verb: str) -> int:
@@ -200,8 +202,9 @@ class Engine:
         self.last[name] = status
         if self.placement is Placement.POOLED and self.jobs[name].work is Work.CHECK:
             pool = self.pools.pop(0) if len(self.pools) > 1 else self.pools[0]
-            named = {"ready": Keeping.READY, "coming": Keeping.COMING, "gone": Keeping.GONE}
-            self.kept[name] = Hold(named.get(pool, Keeping.TAKEN), "", "" if pool in named else pool)
+            named = {state.value: state for state in (*PAID, RetentionState.GONE)}
+            state = named.get(pool, RetentionState.TAKEN)
+            self.kept[name] = RetainedMachines(state, "", "" if pool in named else pool)
 
     def _final(self, job: JobSpec, status: JobStatus) -> JobStatus:
         self._end(job.name, status)

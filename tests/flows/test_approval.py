@@ -107,7 +107,7 @@ def test_the_form_wants_a_reason_to_launch(tmp_path: Path, engine: Engine) -> No
 
     assert "reason" in said
     assert Decision.REFUSED is outcome.decision
-    why = "Ada (Prefect's form, unverified) refused: ASK test: node-1, rank 3 computes wrong sums"
+    why = "Ada (Prefect's form, unverified) refused; node-1, rank 3 computes wrong sums"
     assert outcome.reason.startswith(why)
 
 
@@ -146,7 +146,7 @@ def test_an_override_is_loud(tmp_path: Path, engine: Engine) -> None:
     outcome = asyncio.run(with_slack(path, BOB, ApprovalAction.LAUNCH, form("launch-anyway", approver=BOB)))
 
     assert (Decision.OVERRIDDEN, 0) == (outcome.decision, outcome.code)
-    assert f"OVERRIDDEN by {BOB}" in page(tmp_path, outcome)
+    assert f"OVERRIDDEN test: {BOB} (Slack) started the training despite NO-GO: " in page(tmp_path, outcome)
     assert f"job {outcome.gate_id}-train-1 pending" in page(tmp_path, outcome)
     assert f"against the verdict, approved by {BOB} (Slack): the run is short" in outcome.reason
     approval = kept(tmp_path, outcome)["approval"]

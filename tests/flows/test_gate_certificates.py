@@ -132,7 +132,6 @@ def test_the_second_gate_skips_what_the_first_one_measured(site: Site) -> None:
     assert skipped == {one["check"] for one in certified}
     if certified:  # but for one gate in a hundred, or on a busy machine
         assert ("WARN", "go") == (verdict["level"], verdict["answer"])
-        assert all("the check: " in one["evidence"] for one in certified)
         assert len(certified) == verdict["coverage"]["certified"]
         assert all(one["cause"] == "EVIDENCE" and first["gate_id"] in one["message"] for one in certified)
         assert f"{len(certified)} certified by earlier gates" in Path(second["html"]).read_text()

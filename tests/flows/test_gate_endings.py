@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from tasks.gate.jobs import check_job
 from tasks.gate.lease import lease as leases
 from tasks.gate.outcome import Decision, GateOutcome
 from tasks.gate.submission import submit_job
-from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, NoCapacity, Trouble
+from tasks.launchers.base import JobState, JobStatus, LaunchError, NoCapacity, RetentionState, Trouble
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tasks.store.layout import lease_key
 from tests.flows.cli.conftest import Captured
 from tests.flows.driving import cancelled, gate_it, kept, open_session, page, request_of, run
-from tests.flows.fake_engine import Engine
+from tests.flows.fake_engine import KEPT, Engine
 from tests.flows.pools import fake_gate
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "play")
@@ -45,7 +46,7 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, engine: Engine)
     submit_job(session, check_job(session.context, session.gate_id, session.renewal.lease.job("check")))
 
     for holds in (True, False, False):
-        engine.kept[session.checking], engine.holds_release = Hold(Keeping.READY), holds
+        engine.kept[session.checking], engine.holds_release = KEPT, holds
         end_run_from_outside(request, "run-1", cancelled=not holds)
         assert holds is bool(list((tmp_path / "store" / "leases").rglob("*.json")))
 
@@ -195,7 +196,7 @@ def test_a_pool_that_expires_while_it_waits_means_checking_again(tmp_path: Path,
 
     def hook(verb: str, job: str) -> None:
         if verb == "submit" and "-train-" in job and job.endswith("-3"):
-            engine.kept = {name: Hold(Keeping.GONE, "Terminated") for name in engine.kept}
+            engine.kept = {name: replace(KEPT, state=RetentionState.GONE) for name in engine.kept}
         if verb == "submit" and job.endswith("-check-2"):
             engine.train_refusals.clear()
 

@@ -21,15 +21,15 @@ from tasks.gate.submission import submit_job
 from tasks.judge import proven_pass, report_verdict
 from tasks.launchers.base import (
     EngineUnavailable,
-    Hold,
     JobState,
     JobStatus,
-    Keeping,
     LaunchError,
     LaunchRejected,
     NoCapacity,
     Placement,
     QuotaExceeded,
+    RetainedMachines,
+    RetentionState,
     Trouble,
 )
 from tests.flows.driving import gate_it, open_session, request_of
@@ -158,7 +158,7 @@ def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
     """
     session = died(tmp_path, engine, training=True)
     check, train = session.renewal.lease.jobs
-    engine.kept[check] = Hold(Keeping.GONE, "Terminated")
+    engine.kept[check] = RetainedMachines(RetentionState.GONE, "Terminated")
     engine.last[check] = dataclasses.replace(engine.last[check], state=JobState.FAILED)
     looks = itertools.count()
 
@@ -191,7 +191,7 @@ def test_another_gate_releases_the_pool_of_a_dead_one(tmp_path: Path, engine: En
 
     _, outcome = gate_it(fake_gate(tmp_path, training_minutes=2.0))
 
-    assert (0, Keeping.GONE) == (outcome.code, engine.kept[session.renewal.lease.job(CHECK)].keeping)
+    assert (0, RetentionState.GONE) == (outcome.code, engine.kept[session.renewal.lease.job(CHECK)].state)
     assert session.gate_id != outcome.gate_id and engine.idle
 
 
@@ -215,7 +215,7 @@ def test_the_same_gate_file_goes_on_with_the_pool_of_the_dead_one(tmp_path: Path
     _, outcome = gate_it(fake_gate(tmp_path))
 
     assert (0, list(session.renewal.lease.jobs)) == (outcome.code, list(engine.jobs))
-    assert Keeping.TAKEN is engine.kept[session.renewal.lease.job(CHECK)].keeping
+    assert RetentionState.TAKEN is engine.kept[session.renewal.lease.job(CHECK)].state
 
 
 def test_a_check_that_died_with_its_gate_starts_anew(tmp_path: Path, engine: Engine) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.gate.outcome import Decision, JudgedReport
 from tasks.judge import find_fresh_pass
-from tasks.launchers.base import JobState, Keeping, NoCapacity, PreflightCheck, PreflightResult
+from tasks.launchers.base import JobState, NoCapacity, PreflightCheck, PreflightResult, RetentionState
 from tests.flows.driving import cancelled, gate_it, kept, open_session, page, request_of
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
@@ -53,7 +53,7 @@ def test_a_training_that_is_handed_over_keeps_its_machines(tmp_path: Path, engin
     released = [job for verb, job in engine.calls if verb == "release" and "-check-" in job]
 
     assert (0, 0, []) == (outcome.code, engine.count("cancel"), released)
-    assert Keeping.TAKEN is engine.kept[f"{outcome.gate_id}-check-1"].keeping
+    assert RetentionState.TAKEN is engine.kept[f"{outcome.gate_id}-check-1"].state
 
 
 @pytest.mark.parametrize("verb", ["submit", "train"])

@@ -105,7 +105,7 @@ def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
 
     key = f"prelaunch/test/machines-still-billed/{outcome.gate_id}"
     assert (0, key) == (outcome.code, incident.dedup_key)
-    assert incident.payload["summary"].startswith("MACHINES MAY STILL BE BILLED: the machines of g-1")
+    assert incident.payload["summary"].startswith("MACHINES MAY STILL BE BILLED test: the machines of g-1")
 
 
 def test_missing_secrets_of_notifiers_are_reported_at_the_start(
@@ -226,7 +226,9 @@ def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: P
 
     message = slack.only()
     assert seen[0] == ["prelaunch_refuse", "prelaunch_approve", "prelaunch_recheck"]
-    assert message.text.startswith("launched, approved by Ada (Prefect's form, unverified): ASK test: node-1")
+    assert message.text.startswith(
+        "APPROVED test: Ada (Prefect's form, unverified) started the training despite warnings: node-1"
+    )
     assert message.actions == {}
     thread = slack.thread(message)
     assert 1 == sum("Ada" in reply.text and "it is short" in reply.shown for reply in thread)

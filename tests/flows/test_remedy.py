@@ -244,8 +244,21 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     path = gate_file(tmp_path / "healthy")
     engine.parts = ["healthy"]
     passed = gate_it(path)[1]
+    assert "Rejected" == remedy(path, passed.gate_id).name
     assert "blames no machine" in remedy(path, passed.gate_id).message
-    assert "nothing to repair" in remedy(path).message
+    assert [] == machines.calls
+
+
+@pytest.mark.usefixtures("without_prefect")
+def test_a_healthy_cluster_needs_no_repair(tmp_path: Path, machines: TwoMachines, capsys: Captured) -> None:
+    """No gate of it has condemned a machine, which is no error in any mode; where a record cannot be read, nobody knows that."""
+    said = "no gate of cluster test has condemned a machine, so there is nothing to repair"
+    for mode, printed in ((ACTS, f"NothingToDo: {said}"), ("", said)):
+        path = gate_file(tmp_path / str(len(mode)), mode)
+        assert 0 == main(["repair", "run", str(path)])
+        assert printed == capsys.readouterr().out.splitlines()[-1]
+        FolderStore(path.parent / "store").put("records/test-20260101-000000-1616.json", b"{")
+        assert 2 == main(["repair", "run", str(path)]) and "test-20260101" in capsys.readouterr().err
     assert [] == machines.calls
 
 

@@ -15,7 +15,7 @@ from tasks.store import node_rows, records
 from tasks.store.base import Store
 from tasks.store.history import KnownNodes
 from tasks.store.layout import report_key, verdict_key
-from tasks.store.node_history import ClusterHistory, folded, named_nodes
+from tasks.store.node_history import ClusterHistory, merged_history, named_nodes
 from tasks.store.node_rows import GateNodes, rows_of, with_nodes
 from tasks.store.records import Record, record_of
 from tests.sample_reports import POLICY
@@ -56,7 +56,7 @@ def keep(
 def known_of(gates: Sequence[GateNodes]) -> KnownNodes:
     """What a store that keeps the rows of these gates says of every node."""
     made = [
-        folded(ClusterHistory(cluster=cluster), {gate.gate_id: gate.judged_at for gate in own}, own)
+        merged_history(ClusterHistory(cluster=cluster), {gate.gate_id: gate.judged_at for gate in own}, own)
         for cluster in dict.fromkeys(gate.cluster for gate in gates)
         if (own := [gate for gate in gates if gate.cluster == cluster])
     ]

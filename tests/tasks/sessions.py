@@ -22,12 +22,13 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.model import Mode
 from tasks.gate_file.people import Notify
-from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
+from tasks.launchers.base import JobState, JobStatus, LaunchError, Placement, RetainedMachines, RetentionState
 from tasks.store.folder import FolderStore
 from tests.sample_reports import FACTS, POLICY, verdict_of
 
 NOW = 1_800_000_000.0
 CHECK_JOB, TRAIN_JOB = "g-1-check-1", "g-1-train-1"
+READY = RetainedMachines(RetentionState.READY)
 
 
 @dataclass
@@ -38,7 +39,7 @@ class FakeEngine:
     keeps_s: float | None = 3600.0
     poll_s: float = 0.0
     silence_s: float = 1.0
-    holds: list[Hold | LaunchError] = field(default_factory=lambda: [Hold(Keeping.READY)])
+    holds: list[RetainedMachines | LaunchError] = field(default_factory=lambda: [READY])
     states: dict[str, JobStatus] = field(default_factory=dict)
     released: str = ""
     broken: set[str] = field(default_factory=set)
@@ -46,7 +47,7 @@ class FakeEngine:
     log: str = ""
     calls: list[tuple[str, str]] = field(default_factory=list)
 
-    def hold(self, name: str) -> Hold:
+    def retained_machines(self, name: str) -> RetainedMachines:
         """The next answer; the last one for ever."""
         said = self.holds.pop(0) if len(self.holds) > 1 else self.holds[0]
         if isinstance(said, LaunchError):

@@ -148,7 +148,8 @@ def test_a_training_that_had_failed_on_a_node_before_says_what_is_known(tmp_path
     one.statuses[TRAIN_JOB] = JobStatus(JobState.RUNNING, "node-1 exited 1", "abcdef12", {"node-1": 1})
     why = "node-1: RuntimeError: my loss exploded; node-1 ended with exit code 1"
 
-    assert cancelled(one).endswith(f"{TRAINING} ended. Before, it had failed: {why}")
+    said = cancelled(one)
+    assert f"the training had failed ({why}); then " in said and said.endswith(f"{TRAINING} ended")
     assert why == stored_outcome(one)["training"]["detail"]
 
 

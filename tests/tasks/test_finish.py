@@ -97,9 +97,9 @@ def test_observe_mode_launches_whatever_the_verdict_is(tmp_path: Path) -> None:
         (NO_GO, None, Decision.REFUSED, Exit.NO_GO, "NO-GO"),
         (CANNOT_TELL, None, Decision.CANNOT_TELL, Exit.CANNOT_TELL, "CANNOT TELL"),
         (ASK, None, Decision.AWAITING, Exit.NO_GO, "local"),
-        (ASK, NO, Decision.REFUSED, Exit.NO_GO, "ada (Slack) refused (it is the clock): "),
+        (ASK, NO, Decision.REFUSED, Exit.NO_GO, "ada (Slack) refused (it is the clock)"),
         (GO, NO, Decision.REFUSED, Exit.NO_GO, "ada (Slack) refused"),
-        (ASK, answer(via=AnswerChannel.NOBODY, reason="time is up"), Decision.REFUSED, Exit.NO_GO, "time is up: "),
+        (ASK, answer(via=AnswerChannel.NOBODY, reason="time is up"), Decision.REFUSED, Exit.NO_GO, "time is up"),
         (ASK, replace(YES, note="ada is no approver"), Decision.REFUSED, Exit.NO_GO, "not valid: ada is no approver"),
     ],
 )  # fmt: skip

@@ -25,15 +25,16 @@ from tasks.launch import (
     training_result,
     wait_for_pool,
 )
-from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Placement, RetentionState
 from tasks.store.layout import log_key, logs_folder
 from tests.sample_reports import healthy
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
+from tests.tasks.sessions import CHECK_JOB, READY, TRAIN_JOB, FakeEngine, judged, session
 
 PASSED = judged(healthy(2, 1))
 LOST = f"{TRAIN_JOB} does not have the machines that passed, because they"
-READY, COMING, GONE = Hold(Keeping.READY), Hold(Keeping.COMING, "Terminating"), Hold(Keeping.GONE, "Expired")
-OURS, THEIRS = Hold(Keeping.TAKEN, by=TRAIN_JOB), Hold(Keeping.TAKEN, by="their-job")
+COMING = replace(READY, state=RetentionState.COMING, detail="Terminating")
+GONE = replace(READY, state=RetentionState.GONE, detail="Expired")
+OURS, THEIRS = (replace(READY, state=RetentionState.TAKEN, by=job) for job in (TRAIN_JOB, "their-job"))
 RUNNING = JobStatus(JobState.RUNNING, "", "abcdef12", {})
 ENDED = JobStatus(JobState.SUCCEEDED, "", "abcdef12", {"node-0": 0, "node-1": 0})
 
@@ -64,15 +65,15 @@ def test_the_training_follows_a_pool_that_is_ours(
 
 
 @pytest.mark.parametrize(
-    ("hold", "said"),
+    ("pool", "said"),
     [
         (THEIRS, f"the machines of {CHECK_JOB} were taken by their-job, after 2 rounds"),
         (replace(COMING, within_s=0.0), "were not ready within 0 s"),
     ],
 )
-def test_a_pool_that_is_lost_twice_ends_the_gate(tmp_path: Path, hold: Hold, said: str) -> None:
+def test_a_pool_that_is_lost_twice_ends_the_gate(tmp_path: Path, pool: Any, said: str) -> None:
     """The message names who has the machines; the wait for a pool that never comes has an end."""
-    one = session(tmp_path, FakeEngine(holds=[hold]))
+    one = session(tmp_path, FakeEngine(holds=[pool]))
     one.rounds = launch.ROUNDS
 
     with pytest.raises(PoolLost, match=said):
@@ -151,7 +152,7 @@ def test_pool_proof_is_settled_without_a_pool_or_own_verdict(
 
 
 @pytest.mark.parametrize(
-    ("hold", "keeps_s", "waits", "released"),
+    ("pool", "keeps_s", "waits", "released"),
     [
         (READY, 3600.0, True, False),
         (COMING, None, True, False),
@@ -161,10 +162,10 @@ def test_pool_proof_is_settled_without_a_pool_or_own_verdict(
     ],
 )
 def test_machines_are_kept_for_a_training_no_longer_than_the_gate_file_says(
-    tmp_path: Path, hold: Hold, keeps_s: float | None, waits: bool, released: bool
+    tmp_path: Path, pool: Any, keeps_s: float | None, waits: bool, released: bool
 ) -> None:
     """Then they are released, because they are paid for."""
-    engine = FakeEngine(holds=[hold], keeps_s=keeps_s)
+    engine = FakeEngine(holds=[pool], keeps_s=keeps_s)
     one = session(tmp_path, engine)
 
     assert (False, "", "") == (pool_waits(one), pool_cost_now(one), pool_cost_so_far(one))

@@ -15,8 +15,8 @@ from tasks.gate.progress import Progress
 from tasks.gate.session import Session
 from tasks.launch import LaunchResult, pool_cost_now
 from tasks.launchers.base import JobState, JobStatus, Trouble
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, session
-from tests.tasks.test_launch import ENDED, FAILED, OURS, PASSED, READY, RUNNING
+from tests.tasks.sessions import CHECK_JOB, READY, TRAIN_JOB, FakeEngine, session
+from tests.tasks.test_launch import ENDED, FAILED, OURS, PASSED, RUNNING
 
 WAITS = replace(RUNNING, state=JobState.PENDING)
 STOPPED = replace(FAILED, attempt="", exit_codes={}, trouble=Trouble.STOPPED)

@@ -7,8 +7,9 @@ import os
 
 import pytest
 
-from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, NoCapacity
+from tasks.launchers.base import JobState, JobStatus, LaunchError, NoCapacity, RetainedMachines
 from tasks.text.redact import REMOVED, redacted, redacted_gzip, redacted_tail, redactor
+from tests.tasks.sessions import READY
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
 
@@ -67,5 +68,5 @@ def test_engine_texts_contain_no_secret() -> None:
     status = JobStatus(JobState.FAILED, said, "", {}, history=(said,))
 
     errors = [str(LaunchError(said)), str(NoCapacity(said))]
-    found = [*errors, status.text, *status.history, Hold(Keeping.GONE, said).detail]
+    found = [*errors, status.text, *status.history, RetainedMachines(READY.state, said).detail]
     assert [text for text in found if "tk-" in text] == []

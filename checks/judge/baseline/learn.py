@@ -17,8 +17,8 @@ from checks.judge.baseline.samples import (
     Side,
     gather,
     group_of,
+    label_sort_key,
     label_text,
-    label_turn,
     measured,
 )
 from checks.judge.cpu_contention import RecordedLoads
@@ -158,7 +158,7 @@ def _group(group: ComparisonGroup, pools: Mapping[Name, _Pool], versions: Mappin
     bands: list[Band] = []
     outliers: list[Outlier] = []
     not_learned: list[NotLearned] = []
-    for name in sorted(pools, key=lambda name: (*name[:2], label_turn(name[2]))):
+    for name in sorted(pools, key=lambda name: (*name[:2], label_sort_key(name[2]))):
         made = _band(name, pools[name])
         if isinstance(made, NotLearned):
             not_learned.append(made)

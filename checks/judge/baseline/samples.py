@@ -163,7 +163,7 @@ def label_text(metric: str, label: str) -> str:
     return f"{metric} at {size} {_UNITS[power]}"
 
 
-def label_turn(label: str) -> tuple[int, str]:
+def label_sort_key(label: str) -> tuple[int, str]:
     """The sort key of a label: sizes from small to large, then texts."""
     return (int(label[:24]), "") if label.isdecimal() else (-1, label)
 

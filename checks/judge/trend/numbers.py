@@ -18,8 +18,8 @@ from checks.judge.baseline.samples import (
     Side,
     gather,
     group_of,
+    label_sort_key,
     label_text,
-    label_turn,
     measured,
 )
 from checks.judge.machine_identity import gpu_uuids, keys_of
@@ -63,15 +63,15 @@ class Number:
         return label_text(self.metric, self.label)
 
     @property
-    def turn(self) -> tuple[object, ...]:
+    def sort_key(self) -> tuple[object, ...]:
         """The sort key of numbers."""
-        return self.check, self.metric, label_turn(self.label), self.group, self.bad
+        return self.check, self.metric, label_sort_key(self.label), self.group, self.bad
 
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """By what a machine is recognised (`keys`, none that two nodes of the gate share), and what may change on it: `versions` has its
-    driver and VBIOS, as far as they could be read.
+    """The identity of a machine: `keys` recognise it, and `gpus` and `versions` may change. Keys that two nodes of a gate share are
+    left out. `versions` has its driver and VBIOS, as far as they could be read.
     """
 
     keys: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ def gate_numbers(report: Report, digest: str, policy: Policy, cluster: str = "")
     """The numbers of one report. `digest` is the SHA-256 of its file, and `policy` says how its numbers are compared."""
     records = {check: measured(_once(mine)) for check, mine in by_check(report.observations).items()}
     table = _table(records, report, policy)
-    numbers = tuple(sorted(table, key=lambda number: number.turn))
+    numbers = tuple(sorted(table, key=lambda number: number.sort_key))
     columns = [table[number] for number in numbers]
     sums = _sums(records)
     counters = tuple(name for name in _COUNTER_NAMES if any(name in mine for mine in sums.values()))
@@ -162,10 +162,9 @@ def _table(rows: Mapping[str, CheckTable], report: Report, policy: Policy) -> di
     for check, mine in rows.items():
         line = policy.checks.get(check)
         group = group_of(report, line)
-        owners = [
-            "" if group.nodes or subject == CLUSTER else node_of(subject) for subject in mine.columns.subjects
-        ]
-        known = OwnerRuns(dict(zip(mine.columns.subjects, owners, strict=True)).__getitem__)
+        subjects = mine.columns.subjects
+        owners = ["" if group.nodes or subject == CLUSTER else node_of(subject) for subject in subjects]
+        known = OwnerRuns(dict(zip(subjects, owners, strict=True)).__getitem__)
         for (metric, label), series in gather(mine, line).items():
             at = table[Number(check, metric, label, str(group), series.side)] = {}
             worst = max if series.side is Side.HIGH else min
@@ -223,11 +222,10 @@ def _rounded(value: float) -> float:
 
 def _only_report(report: Report) -> str:
     declared = report.declared
-    return str(
-        ComparisonGroup(
-            declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0
-        )
+    alone = ComparisonGroup(
+        declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0
     )
+    return str(alone)
 
 
 def in_order(gates: Sequence[GateNumbers]) -> list[tuple[float, GateNumbers]]:

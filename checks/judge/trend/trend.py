@@ -215,7 +215,7 @@ def _machine(
     changes: tuple[IdentityChange, ...],
     every_point: bool,
 ) -> TrendMachine:
-    order = sorted(tracks, key=lambda number: number.turn)
+    order = sorted(tracks, key=lambda number: number.sort_key)
     courses = tuple(_course(number, tracks[number], told[number], days, every_point) for number in order)
     counters = tuple(_counters(history, gates, days))
     first, last = (gates[history.nodes[place][0]].measured_at for place in (0, -1))
@@ -245,7 +245,7 @@ def _together(
             if number.group == group and value is not None:
                 values.setdefault(number, []).append((place, value))
     courses = []
-    for number in sorted(values, key=lambda number: number.turn):
+    for number in sorted(values, key=lambda number: number.sort_key):
         at, mine = zip(*values[number], strict=True)
         # Nothing is said of a machine here, so that no peers are needed.
         move = moves(number.bad, [mine[-NEWS:]], chance)[0]

@@ -14,7 +14,7 @@ from typing import Any
 from checks.probes.gpu import nvml
 from checks.probes.gpu.record import Gpu
 
-WHO = ("uuid", "model", "vbios", "serial")
+IDENTITY_FIELDS = ("uuid", "model", "vbios", "serial")
 # A GPU that fell off the bus still has a name in the driver's memory: this asks the GPU itself.
 ALIVE = ("memory_total_mib", "temperature_c")
 # nvmlReturn_t: no power, no interrupts, lost, waits for a reset, not found, unknown (often the first sign of a dead GPU).
@@ -48,7 +48,7 @@ def by_nvml() -> GpuListing:
     """The GPUs that answer NVML; one that is lost is still listed, and does not count."""
     try:
         with nvml.session() as module:
-            gpus = nvml.gpu_records(module, (*WHO, *ALIVE))
+            gpus = nvml.gpu_records(module, (*IDENTITY_FIELDS, *ALIVE))
             versions = _versions(module)
     except nvml.NvmlError as error:
         return GpuListing("nvml", None, str(error), error.fault)
@@ -58,9 +58,10 @@ def by_nvml() -> GpuListing:
     alive = [gpu for gpu in gpus if not is_lost(gpu)]
     if not all(any(name in gpu.values for name in ALIVE) for gpu in alive):
         return GpuListing("nvml", None, evidence, versions=versions)
-    listed = tuple({"label": gpu.label, "pci": gpu.pci, **{n: gpu.text(n) for n in WHO}} for gpu in alive)
-    lost = len(gpus) - len(alive)
-    return GpuListing("nvml", len(alive), evidence, versions=versions, gpus=listed, lost=lost)
+    listed = tuple(
+        {"label": gpu.label, "pci": gpu.pci, **{n: gpu.text(n) for n in IDENTITY_FIELDS}} for gpu in alive
+    )
+    return GpuListing("nvml", len(alive), evidence, "", versions, listed, lost=len(gpus) - len(alive))
 
 
 def is_lost(gpu: Gpu) -> bool:
@@ -127,7 +128,7 @@ def _versions(module: Any) -> dict[str, str]:
 
 
 def _account(gpu: Gpu) -> str:
-    texts = [f"{name} {gpu.text(name)}" for name in WHO if gpu.text(name)]
+    texts = [f"{name} {gpu.text(name)}" for name in IDENTITY_FIELDS if gpu.text(name)]
     texts += [f"{name}: {reason}" for name, reason in gpu.unread.items()]
     return f"{gpu.label}: {', '.join(texts)}"
 

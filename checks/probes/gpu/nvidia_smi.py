@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from checks.check import CheckError
 from checks.probes.gpu.fields import TEMPERATURE_LIMITS_C
-from checks.probes.gpu.record import Gpu, Number, sound
+from checks.probes.gpu.record import Gpu, Number, usable_value
 from checks.probes.sysfs import pci_id
 
 ROOT = "nvidia_smi_log"
@@ -125,7 +125,7 @@ def _gpu(node: XmlElement, index: int, raw: list[str]) -> Gpu:
             lines[name] = "\n".join(
                 text for text in (lines.get(name, ""), cited_line(raw, element.line)) if text
             )
-            value = sound(convert(element.text.strip()))
+            value = usable_value(convert(element.text.strip()))
             if value is not None:
                 values[name] = value
                 break

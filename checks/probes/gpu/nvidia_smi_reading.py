@@ -20,7 +20,7 @@ from checks.model import MachinePart as Applies
 from checks.model import Value
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
 from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, parse
-from checks.probes.gpu.record import Gpu, account, bare, columns, is_model, padded, texts
+from checks.probes.gpu.record import Gpu, bare, columns, is_model, padded, texts, values_as_text
 from checks.probes.gpu.state import ECC, MODES, POWER, PROCESSES, REMAP, RETIRED, limit_ratio, retired
 from checks.probes.gpu.under_load import FAULT_REASONS, THERMAL
 from checks.value_types import version_of
@@ -183,7 +183,7 @@ def _result_of(
         check,
         remaining,
         {name: line for name, line in lines.items() if line},
-        account(gpus, _fields(names, prefix)),
+        values_as_text(gpus, _fields(names, prefix)),
     )
 
 

@@ -16,7 +16,7 @@ from checks.model import MachinePart, Value
 from checks.probes import growth
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import NotPlausible, field_value, first_of
-from checks.probes.gpu.record import Gpu, padded, sound
+from checks.probes.gpu.record import Gpu, padded, usable_value
 from checks.process.machine_state import boot_s
 
 INVALID_ARGUMENT, NOT_SUPPORTED = 2, 3
@@ -157,7 +157,7 @@ def _count(module: Any, handle: Any, link: int, name: str) -> int:
         ),
         "link_replays": (lambda: value_of(REPLAY), lambda: old(module.NVML_NVLINK_ERROR_DL_REPLAY)),
     }[name]
-    value = sound(first_of(module, *ways))
+    value = usable_value(first_of(module, *ways))
     if not isinstance(value, int) or value < 0:
         raise NotPlausible(f"link {link} has no valid counter value")
     return value

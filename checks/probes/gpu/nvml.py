@@ -20,12 +20,12 @@ from checks.check import Body, Check, CheckError, Context, Measurement, NotInsta
 from checks.model import MachinePart, Scope, Value
 from checks.probes.gpu import fabric_health, fields
 from checks.probes.gpu.fields import NotPlausible
-from checks.probes.gpu.record import Gpu, Number, account, columns, padded, sound
+from checks.probes.gpu.record import Gpu, Number, columns, padded, usable_value, values_as_text
 from checks.probes.sysfs import pci_id
 
 LIBRARY_NOT_FOUND = 12
 READERS = {**fields.READERS, **fabric_health.READERS}
-WHO = ("pci",)
+IDENTITY_FIELDS = ("pci",)
 # nvmlReturn_t codes of nvmlInit that say what is broken, not merely that nobody could look.
 FAULTS = {
     8: "a GPU lacks external power",
@@ -103,9 +103,9 @@ def of_handle(nvml: ModuleType | Any, handle: object, index: int, names: Iterabl
     """The record of the GPU with this handle."""
     values: dict[str, Number | str] = {}
     unread: dict[str, str] = {}
-    for name in dict.fromkeys((*WHO, *names)):
+    for name in dict.fromkeys((*IDENTITY_FIELDS, *names)):
         try:
-            value = sound(READERS[name](nvml, handle))
+            value = usable_value(READERS[name](nvml, handle))
         except nvml.NVMLError as error:
             unread[name] = message_of(error)
         except (AttributeError, NotPlausible) as error:
@@ -142,4 +142,4 @@ def measured(
         gpus_listed = gpu_records(module, fields)
     gpus = padded(gpus_listed, context.declared.gpus_per_node)
     extra = derive(gpus) if derive else {}
-    return Measurement({**columns(gpus, names), **extra}, account(gpus, fields))
+    return Measurement({**columns(gpus, names), **extra}, values_as_text(gpus, fields))

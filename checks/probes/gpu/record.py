@@ -67,12 +67,12 @@ def all_or_none(values: Iterable[str]) -> Value:
     return present if present and all(present) else (None,) * max(1, len(present))
 
 
-def account(gpus: Sequence[Gpu], names: Iterable[str]) -> str:
+def values_as_text(gpus: Sequence[Gpu], names: Iterable[str]) -> str:
     """The values as text, one line per GPU, and why missing values were not read."""
-    return "\n".join(_account(gpu, tuple(names)) for gpu in gpus)
+    return "\n".join(_values_as_text(gpu, tuple(names)) for gpu in gpus)
 
 
-def sound(value: object) -> Number | str | None:
+def usable_value(value: object) -> Number | str | None:
     """A value that NVML can mean: no NaN, and none of the all-ones patterns that stand for "not available"."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
@@ -85,7 +85,7 @@ def sound(value: object) -> Number | str | None:
     return None if value in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF) or abs(value) >= 1 << 63 else value
 
 
-def _account(gpu: Gpu, names: Sequence[str]) -> str:
+def _values_as_text(gpu: Gpu, names: Sequence[str]) -> str:
     if not gpu.values and not gpu.unread:
         return f"{gpu.label}: declared, but NVML does not list it"
     fields = [f"{name}={_rounded(gpu.values[name])}" for name in names if name in gpu.values]

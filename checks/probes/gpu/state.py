@@ -1,9 +1,8 @@
-"""What NVML tells of each GPU without a load of ours: gpu.memory, gpu.utilisation and gpu.processes, whether somebody else uses it,
-gpu.power, gpu.modes and gpu.fabric, how it is configured, and gpu.ecc, gpu.row_remap, gpu.retired_pages and gpu.recovery_action, the
-traces of memory errors.
+"""Checks that read NVML on idle GPUs. Use by others: gpu.memory, gpu.utilisation, gpu.processes. Configuration: gpu.power, gpu.modes,
+gpu.fabric. Memory errors: gpu.ecc, gpu.row_remap, gpu.retired_pages, gpu.recovery_action.
 
 Inside a container NVML does not show processes of other containers. An empty list alone proves nothing, so memory and utilisation are
-read as well. The traces are read after the ranks, so that they show what the load caused as well. "Volatile" counters count since the
+read as well. Memory errors are read after the ranks, so that those of the load are among them. "Volatile" counters count since the
 driver was loaded, "aggregate" counters over the board's whole life. Sources: NVIDIA, "Dynamic Page Retirement" and "GPU Memory Error
 Management" (row remapping: Ampere and later; page retirement: before).
 """
@@ -21,7 +20,7 @@ from checks.model import MachinePart, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
 from checks.probes.gpu.nvml import measured, nvml_check
-from checks.probes.gpu.record import Gpu, account, columns, padded
+from checks.probes.gpu.record import Gpu, columns, padded, values_as_text
 
 LISTS = {
     "compute": "nvmlDeviceGetComputeRunningProcesses",
@@ -184,7 +183,7 @@ def sampled(context: Context, wait: Callable[[float], None]) -> Measurement:
     gpus = padded(
         [busiest(of_gpu, name) for of_gpu in zip(*rounds, strict=True)], context.declared.gpus_per_node
     )
-    return Measurement(columns(gpus, (name,)), account(gpus, (name,)))
+    return Measurement(columns(gpus, (name,)), values_as_text(gpus, (name,)))
 
 
 def busiest(samples: Sequence[Gpu], name: str) -> Gpu:
@@ -206,7 +205,7 @@ def processes(context: Context) -> Measurement:
         with_lists = tuple(with_processes(module, gpu) for gpu in nvml.gpu_records(module, ()))
     gpus = padded(with_lists, context.declared.gpus_per_node)
     listed = "\n".join(gpu.text("listed") for gpu in gpus if gpu.text("listed"))
-    evidence = "\n".join(text for text in (listed, account(gpus, PROCESSES)) if text)
+    evidence = "\n".join(text for text in (listed, values_as_text(gpus, PROCESSES)) if text)
     return Measurement(columns(gpus, PROCESSES), evidence)
 
 

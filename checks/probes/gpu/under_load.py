@@ -20,7 +20,7 @@ from checks.check import Body, Check, CheckError, Context, Measurement, check, l
 from checks.model import MachinePart, Scope, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import UNSUPPORTED, field_value
-from checks.probes.gpu.record import Gpu, Number, sound
+from checks.probes.gpu.record import Gpu, Number, usable_value
 from checks.value_types import listed
 
 SECONDS = 2.0
@@ -256,12 +256,12 @@ def _violations(module: Any, handle: Any) -> dict[str, int]:
         ("power_brake_s", (POWER_BRAKE,), POLICY_BOARD_LIMIT),
     ):
         try:
-            values = [sound(field_value(module, handle, ident)) for ident in idents]
+            values = [usable_value(field_value(module, handle, ident)) for ident in idents]
         except module.NVMLError as error:
             if nvml.code_of(error) not in UNSUPPORTED:
                 continue
             try:
-                values = [sound(module.nvmlDeviceGetViolationStatus(handle, policy).violationTime)]
+                values = [usable_value(module.nvmlDeviceGetViolationStatus(handle, policy).violationTime)]
             except module.NVMLError:
                 continue
         whole = [value for value in values if isinstance(value, int)]

@@ -11,7 +11,6 @@ from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,
-    Hold,
     JobHandle,
     JobSpec,
     JobState,
@@ -21,6 +20,7 @@ from tasks.launchers.base import (
     Placement,
     Plan,
     PreflightCheck,
+    RetainedMachines,
 )
 from tasks.launchers.interruption import uninterruptible
 from tasks.launchers.job_rules import no_job
@@ -122,8 +122,8 @@ class SageMakerLauncher:
 
         return check(plans, self.options, Clients(self.options.region, PREFLIGHT))
 
-    def hold(self, name: str) -> Hold:
-        return warm_pool.hold(self.clients, name)
+    def retained_machines(self, name: str) -> RetainedMachines:
+        return warm_pool.retained_machines(self.clients, name)
 
     def release(self, name: str) -> str:
         with uninterruptible():

@@ -9,16 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from tasks.launchers.base import COMING_S, EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
+from tasks.launchers.base import (
+    COMING_S,
+    EngineUnavailable,
+    LaunchError,
+    LaunchRejected,
+    RetainedMachines,
+    RetentionState,
+)
 from tasks.launchers.sagemaker.api import Clients, Described, describe
 from tasks.launchers.sagemaker.job_states import keeps, state_of, trained
 from tasks.store.aws import AwsRefused
 
-TABLE: Mapping[str, Keeping] = {
-    "InUse": Keeping.COMING,  # by this very job, which is ending
-    "Available": Keeping.READY,
-    "Reused": Keeping.TAKEN,
-    "Terminated": Keeping.GONE,
+TABLE: Mapping[str, RetentionState] = {
+    "InUse": RetentionState.COMING,  # by this very job, which is ending
+    "Available": RetentionState.READY,
+    "Reused": RetentionState.TAKEN,
+    "Terminated": RetentionState.GONE,
 }
 # Judgement: a job that ended has its pool's first status, InUse, within moments, or no pool at all.
 NO_STATUS_S = 60.0
@@ -32,29 +39,31 @@ UPDATE = (
 )
 
 
-def hold_of(described: Described) -> Hold:
+def retained_of(described: Described) -> RetainedMachines:
     """Whether an ended job's machines are kept. If SageMaker's status is not in the table it is asked again."""
     pool = described.get("WarmPoolStatus") or {}
     status = str(pool.get("Status") or "")
     if not status and not keeps(described):
-        return Hold(Keeping.NOTHING)
+        return RetainedMachines(RetentionState.NOTHING)
     if not status and state_of(described).final and not trained(described):
-        return Hold(Keeping.GONE, "the job never had machines")
+        return RetainedMachines(RetentionState.GONE, "the job never had machines")
     retained = pool.get("ResourceRetainedBillableTimeInSeconds")
     detail = f"WarmPoolStatus {status or 'is not there yet'}"
     detail += f", {retained} s retained" if retained is not None else ""
-    keeping = TABLE.get(status, Keeping.COMING)
-    by = str(pool.get("ReusedByJob") or "") if keeping is Keeping.TAKEN else ""
-    return Hold(keeping, detail + (f" by {by}" if by else ""), by, COMING_S if status else NO_STATUS_S)
+    state = TABLE.get(status, RetentionState.COMING)
+    by = str(pool.get("ReusedByJob") or "") if state is RetentionState.TAKEN else ""
+    detail += f" by {by}" if by else ""
+    return RetainedMachines(state, detail, by, COMING_S if status else NO_STATUS_S)
 
 
-def hold(clients: Clients, name: str) -> Hold:
+def retained_machines(clients: Clients, name: str) -> RetainedMachines:
     """Ask SageMaker now whether the machines are kept. Without an answer it is not known yet."""
     try:
         described = describe(clients, name)
     except LaunchError as error:
-        return Hold(Keeping.COMING, str(error))
-    return hold_of(described) if described else Hold(Keeping.GONE, f"SageMaker knows no job {name!r:.80}")
+        return RetainedMachines(RetentionState.COMING, str(error))
+    gone = RetainedMachines(RetentionState.GONE, f"SageMaker knows no job {name!r:.80}")
+    return retained_of(described) if described else gone
 
 
 def release(clients: Clients, name: str, poll_s: float, within_s: float = RELEASE_S) -> str:
@@ -72,8 +81,7 @@ def with_command(error: LaunchError, clients: Clients, name: str, *commands: str
     """The returned error is `error` with the command to type at its end: the machines are billed until then."""
     typed = " && ".join(command.format(name=name, region=clients.region) for command in commands)
     error_type = type(error) if isinstance(error, EngineUnavailable | LaunchRejected) else LaunchError
-    text = str(error)
-    return error_type(text if typed in text else f"{text} By hand: {typed}")
+    return error_type(error if typed in str(error) else f"{error} By hand: {typed}")
 
 
 def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> str:
@@ -82,10 +90,10 @@ def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> st
         described = describe(clients, name)
         if described is None:
             return ""
-        held = hold_of(described)
-        if held.keeping in (Keeping.NOTHING, Keeping.GONE, Keeping.TAKEN):
-            done = is_asked and held.keeping is Keeping.GONE
-            return f"the warm pool of {name} was released ({held.detail})" if done else ""
+        retained = retained_of(described)
+        if retained.state in (RetentionState.NOTHING, RetentionState.GONE, RetentionState.TAKEN):
+            done = is_asked and retained.state is RetentionState.GONE
+            return f"the warm pool of {name} was released ({retained.detail})" if done else ""
         if not state_of(described).final:
             running = LaunchError(f"{name} still runs: its machines cannot be released. End it first.")
             raise with_command(running, clients, name, STOP, UPDATE)
@@ -94,7 +102,7 @@ def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> st
             is_asked = not problem
         if time.monotonic() >= end:
             raise LaunchError(
-                f"the warm pool of {name} may still be kept, and billed: {held.detail}, after {within_s:g} s. {problem}".rstrip()
+                f"the warm pool of {name} may still be kept, and billed: {retained.detail}, after {within_s:g} s. {problem}".rstrip()
             )
         time.sleep(poll_s)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.notifiers.base import AnswerLine, Item, Link, Notification, PageKind, PendingQuestion, Status
+from tasks.notifiers.base import MEANING, AnswerLine, Item, Link, Notification, PendingQuestion, Status
 from tasks.notifiers.slack.blocks import (
     CONTEXT,
     FALLBACK,
@@ -54,6 +54,7 @@ DOING = {
 }
 # Behind a link to a server on the machine that wrote the message.
 ELSEWHERE = "opens only on the machine that runs this server"
+UNANSWERED = "No answer by then is a refusal."
 CUT = "This message is truncated at Slack's limits. The report has everything."
 # Nothing else may stand in a mention: https://docs.slack.dev/messaging/formatting-message-text#mentioning-users.
 _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
@@ -61,12 +62,12 @@ _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     """The deadline and how to answer; buttons only if somebody may press them."""
-    what = "*Override this FAIL?*" if question.override else "*Launch in spite of these warnings?*"
+    what = "*Override this verdict?*" if question.override else "*Launch in spite of these warnings?*"
     what = f"*Allow this: {escape(question.repair, LINE)}?*" if question.repair else what
     ways = ["with the buttons below"] if question.by_slack else []
     ways += [_in_prefect(question.url)] if question.url else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
-    text = marked(f"{what} {how} {when(question.deadline)}. No answer by then is a refusal.")
+    text = marked(f"{what} {how} {when(question.deadline)}. {UNANSWERED}")
     text["block_id"] = BLOCK_ID
     return [text, _buttons(gate_id, question)] if question.by_slack else [text]
 
@@ -133,34 +134,38 @@ def notification_message(page: Notification) -> Message:
     about = escape(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}")
     blocks.append(small_marked(f"{about}, measured {when(page.measured_s)}" if page.measured_s else about))
     blocks += [plain(str(page.answered))] if page.answered else []
-    blocks += _facts(page)
+    blocks += [plain(value) for key, value in page.facts if key == MEANING]
+    blocks += [] if page.items or page.facts or not page.text else [plain(page.text)]
     for item in page.items[:ITEMS_SHOWN]:
-        blocks += finding_blocks(item)
+        blocks += finding_blocks(item, line)
     more = len(page.items) + page.more_items - ITEMS_SHOWN
     blocks += (
         [small(f"and {counted(more, 'more finding')}: see the thread and the report")] if more > 0 else []
     )
     blocks += [plain("\n".join(page.costs))] if page.costs else []
+    others = [f"{key}: {value}" for key, value in page.facts if key != MEANING and value]
+    blocks += [small("\n".join(others))] if others else []
     tail = _tail(page)
     return Message(escape(line, FALLBACK), fit([*blocks, *tail], CUT, len(tail)), _long(page))
 
 
 def mention_message(page: Notification, ids: Sequence[str]) -> Message:
-    """The reply that @-mentions people: who, the first line, and what to do first."""
+    """The reply that @-mentions people: who, the first line, and what to do first, or by when to answer."""
     line = first_line(page)
     called = f"{mention(ids)} " if ids else ""
     blocks = [marked(f"{called}*{escape(line)}*")]
     first = page.items[0] if page.items else None
-    if page.kind is PageKind.QUESTION:
-        blocks.append(plain("The gate waits for an answer: see the first message of this thread."))
+    if page.question is not None:
+        blocks.append(marked(f"Answer in the message above by {when(page.question.deadline)}. {UNANSWERED}"))
     elif first is not None and first.remedy:
-        blocks.append(plain(f"What to do: {first.remedy}"))
+        blocks.append(plain(f"Do: {first.remedy}"))
+        blocks += [code(first.commands[0])] if first.commands else []
     return Message(called + escape(line, FALLBACK), blocks)
 
 
 def more_message(page: Notification) -> Message | None:
     """The findings for which the run's message has no room, for its thread; None if there are none."""
-    blocks = [block for item in page.items[ITEMS_SHOWN:] for block in finding_blocks(item)]
+    blocks = [block for item in page.items[ITEMS_SHOWN:] for block in finding_blocks(item, "")]
     if not blocks:
         return None
     blocks += (
@@ -188,26 +193,21 @@ def elapsed(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def finding_blocks(item: Item) -> list[Block]:
-    """A finding with its remedy, the commands to type, and its evidence."""
-    text = str(item)
-    text += f"\nRemedy: {item.remedy}" if item.remedy else ""
+def finding_blocks(item: Item, title: str) -> list[Block]:
+    """A finding with its remedy, the commands to type, and its evidence. What the title says already is not repeated."""
+    is_known = bool(item.said) and item.said in title
+    text = f"{item.heading} ({item.check})" if is_known else str(item)
+    text += f"\nDo: {item.remedy}" if item.remedy else ""
     blocks = [plain(text)]
     blocks += [code("\n".join(item.commands))] if item.commands else []
-    blocks += [code(item.evidence, EVIDENCE)] if item.evidence else []
+    blocks += [small("Evidence:"), code(item.evidence, EVIDENCE)] if item.evidence else []
     return blocks
-
-
-def _facts(page: Notification) -> list[Block]:
-    meaning = [value for key, value in page.facts if key == "what it means"]
-    others = [f"{key}: {value}" for key, value in page.facts if key != "what it means" and value]
-    return [*(plain(value) for value in meaning), *([small("\n".join(others))] if others else [])]
 
 
 def _tail(page: Notification) -> list[Block]:
     """The end of a message, which stays however long the message is."""
     blocks = [small(f"Other notifiers failed: {'; '.join(page.said)}")] if page.said else []
-    blocks += _links((*page.links, *((Link("report", page.url),) if page.url else ())))
+    blocks += _links((*((Link("report", page.url),) if page.url else ()), *page.links))
     return [*blocks, *(question_blocks(page.gate_id, page.question) if page.question else ())]
 
 

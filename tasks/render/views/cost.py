@@ -16,23 +16,18 @@ def is_worth_showing(cost: Cost | None) -> TypeGuard[Cost]:
 
 
 def cost_line(cost: Cost) -> str:
-    """What launching anyway would lose, what waiting costs, and what the check cost, in one sentence."""
-    over = f"of a {cost.horizon_hours:g} h job" if cost.length_known else "of its first 24 h"
-    parts = [
-        f"Starting the training anyway would lose about {_amount(cost, cost.launching)} {over}",
-        f"waiting for a replacement costs {_amount(cost, cost.waiting)}",
-    ]
-    if cost.checking is not None:
-        parts.append(f"this check cost {_amount(cost, ValueSpan(cost.checking, cost.checking))}")
+    """What launching anyway may lose and what waiting costs, in one sentence: in US dollars where the price is known."""
+    over = f"of a {cost.horizon_hours:g} h job" if cost.length_known else "in its first 24 h"
     at = f" ({cost.price.where})" if cost.price is not None and cost.price.where else ""
-    return f"{'; '.join(parts)}{at}."
+    return (
+        f"Starting the training anyway may lose {_amount(cost, cost.launching)} {over}; "
+        f"waiting for a replacement costs {_amount(cost, cost.waiting)}{at}."
+    )
 
 
 def _amount(cost: Cost, span: ValueSpan) -> str:
-    text = _span(span, cost.unit)
-    if cost.usd_per_unit_hour is None:
-        return text
-    return f"{text} ({_span(span.scaled(cost.usd_per_unit_hour), 'USD')})"
+    usd = cost.usd_per_unit_hour
+    return _span(span, cost.unit) if usd is None else _span(span.scaled(usd), "USD")
 
 
 def _span(span: ValueSpan, unit: str) -> str:

@@ -78,7 +78,7 @@ class FleetNode:
     """One machine. `gates` are its newest gates, oldest first; `count` is how many there are in all.
 
     `last_proof` is None if there is none. `looked_at` is when it last measured anything (Unix time), 0.0 if never. `trend` is what its
-    numbers do. `engine` is None if the scheduler was not asked or does not know it, `shell_command` opens a shell there, "" if none is
+    numbers do. `engine` is None if the engine was not asked or does not know it, `shell_command` opens a shell there, "" if none is
     known. `acts` are the newest last. `doubts` are the causes of what makes it DOUBTFUL, () in every other state.
     """
 
@@ -103,10 +103,10 @@ class FleetNode:
 @dataclass(frozen=True)
 class Fleet:
     """All machines, the worst first; `replaced` are those whose name another machine has taken, `unseen` those that no gate has named
-    for SEEN_S, and `untested` those that the scheduler has and no gate has ever named. None of these three counts.
+    for SEEN_S, and `untested` those that the engine has and no gate has ever named. None of these three counts.
 
     `trend` has what they do together. `gates` is how many gates there are, `now` a Unix time. `problems` say what could not be read: a
-    short list must not look like a short fleet. `asked` is whether the scheduler answered; None: it was not asked.
+    short list must not look like a short fleet. `asked` is whether the engine answered; None: it was not asked.
     """
 
     nodes: tuple[FleetNode, ...]

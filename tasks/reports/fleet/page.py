@@ -22,11 +22,11 @@ from tasks.reports.fleet.text import (
     answer_line,
     budget_line,
     change_words,
+    engine_text,
     moved_line,
     node_parts,
     open_words,
     proof_words,
-    scheduler_words,
     state_words,
     time_text,
     untested_line,
@@ -154,7 +154,7 @@ def _node_row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
         "at": f"{proof.measured_at:.0f}" if proof else "",
         "proof": one_line(proof_words(node), 120),
         "link": link_of(node.gates[-1].gate_id) if node.gates else "",
-        "scheduler": one_line(scheduler_words(node), 200),
+        "engine": one_line(engine_text(node), 200),
         **{name: [one_line(line, 240) for line in few(lines, LINES)] for name, lines in lists.items()},
     }
 

@@ -1,4 +1,4 @@
-"""Reads the fleet of a store, and of the scheduler of a gate file: what could not be read is named in the result. What of the store is
+"""Reads the fleet of a store, and of the engine of a gate file: what could not be read is named in the result. What of the store is
 needed for that, and links between its pages.
 """
 
@@ -35,7 +35,7 @@ def read_fleet(
     whole: bool = True,
 ) -> Fleet:
     """The fleet of a store, of one cluster (None for all), or of one name ("" for all, and then without the points of numbers that
-    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `known_nodes`. Raises StoreError.
+    do not move). `engine` is the cluster whose engine is asked; `whole` as in `known_nodes`. Raises StoreError.
     """
     known = known_nodes(store, cluster, node, whole)
     problems = [*known.problems]
@@ -109,7 +109,7 @@ def _engine_view(
     try:
         machine_states = machines.by_name()
     except MachineError as error:
-        problems.append(f"the scheduler did not answer: {error}")
+        problems.append(f"the engine did not answer: {error}")
         return None
     rows = machine_rows(machine_states, acts, machines)
     return {row.node: row for row in rows if node in ("", row.node)}

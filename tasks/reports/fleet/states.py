@@ -252,7 +252,7 @@ def _answers(row: _GateRow, finding: Finding, peers: str) -> bool:
 
 
 def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> FleetNode:
-    """The machine with what was done to it, and what its scheduler says."""
+    """The machine with what was done to it, and what its engine says."""
     node = replace(node, acts=tuple(acts), ours=our_state(acts) if acts else None)
     if row is None:
         return node

@@ -52,7 +52,7 @@ IN_HEAD = (
 )
 MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
-    "node", "cluster", "state", "last proof", "last gates", "open", "gets worse", "changed", "scheduler",
+    "node", "cluster", "state", "last proof", "last gates", "open", "gets worse", "changed", "engine",
 )  # fmt: skip
 # What ends a state.
 ADVICE = {
@@ -76,7 +76,7 @@ def answer_line(fleet: Fleet) -> str:
     parts += _unproven(fleet)
     counts = {
         "get{} worse": sum(node.trend.worse for node in fleet.nodes),
-        "differ{} from the scheduler": sum(node.differs is not None for node in fleet.nodes),
+        "differ{} from the engine": sum(node.differs is not None for node in fleet.nodes),
     }
     parts += [f"{count} {verb.format('s' if count == 1 else '')}" for verb, count in counts.items() if count]
     return "; ".join(parts) + gone + _incomplete(fleet)
@@ -154,7 +154,7 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
         "Gets worse": few(worse_words(trend)),
         "Changed": [change_words(one) for one in reversed(trend.changes[-NAMED:])],
         "Acts": [line for one in reversed(node.acts) for line in (act_words(one), *_act_details(one))],
-        "Scheduler": [scheduler_words(node), *_engine_details(node)] if engine else [],
+        "Engine": [engine_text(node), *_engine_details(node)] if engine else [],
         "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])],
         "Numbers": [
             f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared",
@@ -182,7 +182,7 @@ def fleet_document(fleet: Fleet, whole: bool = False) -> dict[str, object]:
         "gates": fleet.gates,
         "gates_a_month": round(fleet.trend.gates_a_month, 3),
         "false_names_a_month": FALSE_NAMES_A_MONTH,
-        "scheduler_answered": fleet.asked,
+        "engine_answered": fleet.asked,
         "problems": list(fleet.problems),
     }
 
@@ -209,7 +209,7 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "changes": plain(trend.changes),
         "acts": plain(node.acts),
         "ours": node.ours.name.lower() if node.ours else None,
-        "scheduler": engine
+        "engine": engine
         and {**plain_table(engine), "health": engine.engine_health, "shell": node.shell_command},
         "differs": node.differs.value if node.differs else None,
         **({"marks": plain(node.gates)} if whole else {}),
@@ -283,8 +283,8 @@ def act_words(act: Act) -> str:
     return f"{time_text(act.intended_at)} {act.rung.value} {act.number}: {act.state.value} (for {act.gate_id}, {act.finding})"
 
 
-def scheduler_words(node: FleetNode) -> str:
-    """The scheduler's state of the node, and how it contradicts our records."""
+def engine_text(node: FleetNode) -> str:
+    """The engine's state of the node, and how it contradicts our records."""
     if node.engine is None:
         text, words = "does not know the node", ""
     else:
@@ -295,7 +295,7 @@ def scheduler_words(node: FleetNode) -> str:
 
 
 def _engine_details(node: FleetNode) -> Iterator[str]:
-    """What else the scheduler says of the node; what is empty is left out."""
+    """What else the engine says of the node; what is empty is left out."""
     machine = node.engine
     if machine is None:
         return
@@ -309,10 +309,10 @@ def _engine_details(node: FleetNode) -> Iterator[str]:
 
 
 def untested_line(fleet: Fleet) -> str:
-    """The nodes of the scheduler that no gate has tested; "" if there is none."""
+    """The nodes of the engine that no gate has tested; "" if there is none."""
     names = listed_names([one_line(node.name, 60) for node in fleet.untested], NAMED)
     return (
-        f"The scheduler also has {counted(len(fleet.untested), 'node')} that no gate has tested: {names}"
+        f"The engine also has {counted(len(fleet.untested), 'node')} that no gate has tested: {names}"
         if names
         else ""
     )
@@ -360,7 +360,7 @@ def _unproven(fleet: Fleet) -> list[str]:
 def _incomplete(fleet: Fleet) -> str:
     silent = fleet.asked is False
     many = len(fleet.problems) - silent
-    parts = ["the scheduler did not answer"] if silent else []
+    parts = ["the engine did not answer"] if silent else []
     parts += [f"{counted(many, 'record')} could not be read"] if many else []
     return f"; NOT COMPLETE: {' and '.join(parts)}" if parts else ""
 
@@ -376,7 +376,7 @@ def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
         _first([_open_cell(some) for some in found]),
         _first([one_line(one, 100) for one in worse_words(node.trend)]),
         one_line(change_words(node.trend.changes[-1]), 80) if node.trend.changes else NONE,
-        one_line(scheduler_words(node), 100) if fleet.asked else NONE,
+        one_line(engine_text(node), 100) if fleet.asked else NONE,
     )
 
 

@@ -107,7 +107,7 @@ def test_the_text_names_the_lines(run: Run) -> None:
 
     assert lines[0].startswith("NO-GO ") and lines[0].endswith("0.txt: fake tool of any GPUs")
     assert "FAIL HARDWARE dcgm.diag: wrong is 7, it must be 0" == lines[3]
-    assert ["  | 2: wrong 7", "  do: Replace it."] == lines[4:6]
+    assert ["  | 2: wrong 7", "  Do: Replace it."] == lines[4:6]
 
 
 def test_explain_lists_what_was_not_judged(run: Run) -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import fleet
-from tasks.machines.base import Machine, Mark, Rung, ServiceState
+from tasks.machines.base import Mark, Rung
 from tasks.remediation.records import Records
-from tasks.reports.store_argument import open_named_store
 from tasks.store.folder import FolderStore
 from tasks.store.layout import act_key, html_key, nodes_key
 from tests.fakes.machines import PlayedMachines, serving
@@ -78,13 +76,6 @@ def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, run
     assert f"nodes/{gate_id(0)}.json" in err
 
 
-def test_a_folder_without_gates_is_rejected(tmp_path: Path, run: Run) -> None:
-    """A name that is misspelt is not a fleet without a fault."""
-    for words in ((), ("--node", "node-1")):
-        code, _, err = run("fleet", "list", tmp_path / "none", *words)
-        assert 2 == code and "there are no gate results" in err
-
-
 def test_hostile_names_are_text(tmp_path: Path, run: Run) -> None:
     """In a terminal and on both pages."""
     made = FolderStore(tmp_path / "store")
@@ -147,11 +138,11 @@ def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, run: 
 
     code, out, err = run("fleet", "list", file, *LONG)
     assert 0 == code and out.startswith("2 of 2 nodes proven")
-    assert f"cluster other alone; name its store for all clusters: {store.root}" in err
+    assert f"this shows cluster other only. For all clusters name the store: {store.root}" in err
     code, out, _ = run("fleet", "list", file, "--cluster", "c", *LONG)
     assert 1 == code and "2 of 3 nodes proven" in out
     code, out, err = run("fleet", "list", file, "--node", "node-1", *LONG)
-    assert (0, 1) == (code, out.count("node-1 of ")) and "name its store" in err
+    assert (0, 1) == (code, out.count("node-1 of ")) and "name the store" in err
     code, _, err = run("fleet", "list", file, "--node", "node-2")
     message = "no gate of this cluster knows a node 'node-2', and another cluster has it. Name the store."
     assert 2 == code and message in err
@@ -159,44 +150,9 @@ def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, run: 
     assert (1, 2) == (code, out.count("node-1 of "))
 
 
-def test_the_scheduler_of_a_gate_file_is_asked(
-    store: FolderStore, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its word is beside ours, and a contradiction is marked; one that does not answer is said."""
-    file = gate_file(tmp_path, store, "c")
-    played = PlayedMachines({name: Machine(name, ServiceState.SERVING) for name in ("node-0", "node-1")})
-    assert None is fleet.engine_of(open_named_store(file))
-    monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
-
-    code, out, _ = run("fleet", "list", file, *LONG)
-    assert 1 == code
-    assert "1 differs from the scheduler" in out.splitlines()[0]
-    assert "serving; DIFFERS: serves jobs, but is condemned" in out and "does not know the node" in out
-
-
-def test_a_digest_is_sent_through_the_notifiers_of_a_gate_file(
-    store: FolderStore, tmp_path: Path, run: Run
-) -> None:
-    """The exit code is the fleet's; a store alone has no notifiers."""
-    code, _, err = run("fleet", "list", gate_file(tmp_path, store, "c"), "--notify", *LONG)
-    assert 1 == code and "prelaunch: told: " in err
-    assert any("fleet-c-" in key for key in store.list("pages"))
-    code, _, err = run("fleet", "list", store.root, "--notify")
-    assert 2 == code and "it needs a gate file as STORE" in err
-
-
-def test_a_cluster_without_a_gate_does_not_use_up_the_digest_of_the_week(
-    store: FolderStore, tmp_path: Path, run: Run
-) -> None:
-    """Nothing is sent, and it is said."""
-    code, _, err = run("fleet", "list", gate_file(tmp_path, store, "new"), "--notify", *LONG)
-    assert 3 == code and "nothing was sent: no gate of this cluster has named a node yet" in err
-    assert not any("fleet-new-" in key for key in store.list("pages"))
-
-
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> PlayedMachines:
-    """The scheduler serves node-0, node-1 and n9, which no gate has tested."""
+    """The engine serves node-0, node-1 and n9, which no gate has tested."""
     machines = serving("node-0", "node-1", "n9")
     monkeypatch.setattr("flows.cli.fleet.engine_of", lambda source: ("c", machines))
     return machines
@@ -215,8 +171,10 @@ def test_a_node_that_the_engine_serves_and_that_we_fenced_is_marked(
     assert ("fenced", "serves, but is fenced by us") == nodes["node-0"]
     assert ("untouched", "serves jobs, but is condemned") == nodes["node-1"]
     assert ("fenced", "is fenced by us, but the engine does not know it") == nodes["node-2"]
-    assert [("n9", "serving")] == [(one["name"], one["scheduler"]["service"]) for one in shown["untested"]]
-    assert "1 node that no gate has tested: n9" in run("fleet", "list", file, *LONG).out
+    assert [("n9", "serving")] == [(one["name"], one["engine"]["service"]) for one in shown["untested"]]
+    out = run("fleet", "list", file, *LONG).out
+    assert "1 node that no gate has tested: n9" in out and "3 differ from the engine" in out.splitlines()[0]
+    assert "serving (idle); DIFFERS: serves jobs, but is condemned" in out and "does not know the node" in out
     assert 3 == run("fleet", "list", file, "--node", "n9").code
 
 
@@ -246,7 +204,7 @@ def test_a_silent_engine_is_said_and_the_records_are_printed(
 
     code, out, err = run("fleet", "list", gate_file(tmp_path, store, "c"), "--node", "node-0")
     assert 3 == code and "fence 1: done" in out
-    assert "the scheduler did not answer" in err and "does not know" not in out
+    assert "the engine did not answer" in err and "does not know" not in out
 
 
 def test_an_unreadable_record_is_said_and_the_engine_is_printed(
@@ -258,12 +216,12 @@ def test_an_unreadable_record_is_said_and_the_engine_is_printed(
 
     ended = run("fleet", "list", gate_file(tmp_path, store, "c"), *LONG, "--format", "json")
     nodes = {node["name"]: node for node in json.loads(ended.out)["nodes"]}
-    assert ("unread", "out of service") == (nodes["node-0"]["ours"], nodes["node-0"]["scheduler"]["service"])
+    assert ("unread", "out of service") == (nodes["node-0"]["ours"], nodes["node-0"]["engine"]["service"])
     assert nodes["node-0"]["differs"] in (None, "is out of service, but is proven")
     assert "the acts of cluster c could not be read" in ended.err
 
 
-def test_the_scheduler_of_another_cluster_is_not_asked(
+def test_the_engine_of_another_cluster_is_not_asked(
     store: FolderStore, tmp_path: Path, played: PlayedMachines, run: Run
 ) -> None:
     """Its nodes are none of the cluster that was named."""
@@ -271,8 +229,8 @@ def test_the_scheduler_of_another_cluster_is_not_asked(
     file = gate_file(tmp_path, store, "c")
 
     code, out, _ = run("fleet", "list", file, "--cluster", "other", *LONG)
-    assert 0 == code and "scheduler" not in out
-    assert "scheduler" in run("fleet", "list", file, "--cluster", "c", *LONG).out
+    assert 0 == code and "engine" not in out
+    assert "engine" in run("fleet", "list", file, "--cluster", "c", *LONG).out
 
 
 def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(tmp_path: Path, run: Run) -> None:

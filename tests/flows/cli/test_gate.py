@@ -260,7 +260,7 @@ def test_a_gate_with_an_example_is_rejected_before_anything_starts(tmp_path: Pat
     error = json.loads(out)["error"]
 
     assert (2, "cluster.options.image", 21) == (code, error["path"], error["line"])
-    message = "cluster.options.image: 123456789012 is an example, and has to be replaced. Write your own"
+    message = "cluster.options.image: 123456789012 is an example. Write your own"
     assert f"line 21: {message}" in err
     assert "The same holds for cluster.options.role_arn (line 22)" in error["message"]
     assert "REJECTED" in (tmp_path / "summary.md").read_text()
@@ -289,7 +289,7 @@ def kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_run_on_a_server_is_rejected_by_its_preflight(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the key, so that its line is found; nothing is kept of a gate that begins nothing."""
     session = kept(SAGEMAKER, monkeypatch)
-    with pytest.raises(PreflightFailed, match="an example, and has to be replaced") as caught:
+    with pytest.raises(PreflightFailed, match="123456789012 is an example") as caught:
         run_preflight(session)
 
     assert ("cluster.options.image", True, {}) == (caught.value.key, session.preflight_done, session.put)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump_plain
-from checks.judge.verdict import EXIT_CODES
+from checks.judge.verdict import ANSWER_EXITS
 from checks.model import ANSWER_WORDS, Answer, Report
 from checks.policy import OnWarn
 from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Training, outcome_summary
@@ -222,7 +222,7 @@ def test_another_answer_than_that_of_the_gate_is_explained_behind_it(
 
     assert "The gate itself decided" in second and ANSWER_WORDS[Answer(str(kept_answer(refused)))] in second
     assert POLICY.name in second and "lenient" in second and "This answer differs" in second
-    assert ended.code != EXIT_CODES[Answer(str(kept_answer(refused)))]
+    assert ended.code != ANSWER_EXITS[Answer(str(kept_answer(refused)))]
 
 
 def test_a_gate_whose_policy_is_lost_says_so(run: Run, refused: Path) -> None:

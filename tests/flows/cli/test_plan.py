@@ -97,16 +97,14 @@ def test_the_answer_has_twelve_lines_at_most(
 
     assert len(lines) <= 12 and max(map(len, lines)) <= 240, lines
     assert "This gate would not start: the role: it does not exist" == lines[1]
-    assert [line for line in lines if line.startswith("WARNING")][-1] == "WARNING: 7 more"
-    assert ["Time", "Cost", "Jobs", "Notified", "Missing", "Results"] == [
-        line.partition(":")[0] for line in lines[-7:-1]
+    assert ["WARNING: w0: it is small", "WARNING: w1: it is small (and 7 more)"] == lines[2:4]
+    assert ["Time", "Cost", "Jobs", "Notified", "To do", "Unknown", "Results"] == [
+        line.partition(":")[0] for line in lines[-8:-1]
     ]
-    jobs = [job.name for job in planned_jobs(context)]
-    assert [f"Jobs:     {', '.join(jobs)}", "Notified: broken hardware: log; everything else: log"] == lines[
-        -5:-3
-    ]
-    assert "1 more condition that would stop the gate; " in lines[-3]
-    assert lines[-3].endswith("1 condition that could not be looked at")
+    jobs = ", ".join(job.name for job in planned_jobs(context))
+    assert [f"Jobs:     {jobs}", "Notified: broken hardware: log; everything else: log"] == lines[-6:-4]
+    assert lines[-4].startswith("To do:    correct 1 more condition that would stop the gate")
+    assert "Unknown:  1 condition could not be looked at (--verbose lists them)" == lines[-3]
 
 
 def test_the_answer_says_who_is_notified_of_what(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +207,7 @@ def test_an_example_that_was_not_replaced_is_a_note(plan: Run, tmp_path: Path) -
     path.write_text(f'{text}\n[approval]\napprovers = ["U012AB3CD"]\n')
     people, shell = plan("gate.toml", "--verbose"), plan("gate.toml", "--format", "shell")
     line = len(path.read_text().splitlines())
-    said = f"approval.approvers[0] (line {line}): U012AB3CD is an example, and has to be replaced. Write the ids of"
+    said = f"approval.approvers[0] (line {line}): U012AB3CD is an example. Write the ids of"
 
     assert (0, 0) == (people.code, shell.code), people.err
     assert f"  {said}" in people.out and f"prelaunch: {said}" in shell.err
@@ -302,7 +300,7 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: Captured) -> No
         "Time:     checks, profile standard: at least 3.0 min, at most 30.0 min; idle pool: not known, at most 60.0 min; "
         "training: about 110.0 h, at most 120.0 h\n",
         "Cost:     at least 12.66 USD (0.20 node-hours), at most 379.78 USD (6.00 node-hours), before the training\n",
-        "Missing:  8 example values to replace; ",
+        "To do:    replace 8 example values (--verbose lists them)\n",
     )
     assert [1, 1, 1] == [answer.count(f"\n{line}") for line in lines], answer
     assert "Stages: estimates, not measurements of this cluster" in text

@@ -140,8 +140,12 @@ def test_a_list_that_is_not_whole_says_so(run: Run, store: FolderStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("fleet", "store", "list"), ("fleet", "store", "index", "--rebuild"), ("fleet", "replay")]
-)
+    "words",
+    [
+        ("fleet", "store", "list"), ("fleet", "store", "index", "--rebuild"), ("fleet", "replay"), ("fleet", "list"),
+        ("fleet", "list", "--node", "node-1"),
+    ],
+)  # fmt: skip
 def test_a_store_without_a_gate_is_rejected(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
     """A misspelt name is no history without a fault, and no folder is made for it."""
     code, out, err = run(*words, tmp_path / "none", "--format", "json")

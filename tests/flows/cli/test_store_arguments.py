@@ -66,12 +66,12 @@ def test_a_gate_file_and_its_name_stand_for_its_own_cluster(
 
     assert by_name[:2] == by_file[:2] and by_file[1] != everything[1]
     assert gate_id(1) not in by_file[1]
-    assert "cluster other alone; name its store for all clusters: " in by_file[2]
+    assert "this shows cluster other only. For all clusters name the store: " in by_file[2]
     assert f"mine is {tmp_path / 'mine.toml'}" in by_name[2]
-    assert "for all clusters" not in everything[2]
+    assert "all clusters" not in everything[2]
     # --cluster goes before the gate file's.
     assert chosen[1] == run(*typed(words, store.root, policy), "--cluster", "c")[1]
-    assert chosen[1] != by_file[1] and "alone" not in chosen[2]
+    assert chosen[1] != by_file[1] and "only" not in chosen[2]
 
 
 def test_a_report_alone_has_no_cluster(run: Run, store: FolderStore) -> None:
@@ -85,14 +85,16 @@ def test_a_report_alone_has_no_cluster(run: Run, store: FolderStore) -> None:
 def test_a_misspelt_name_is_answered_with_the_nearest(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the gate files in the folder of gate files."""
+    """Of the gate files in the folder of gate files; one whose gate never ran with the command that runs it."""
     monkeypatch.chdir(tmp_path)
-    write_gate(tmp_path / "gates", fake=False)
+    file = write_gate(tmp_path / "gates", fake=False)
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path / "gates"))
 
     code, _, err = run("fleet", "store", "list", "gaet")
 
     assert (2, True) == (code, "Did you mean 'gate'?" in err)
+    code, _, err = run("fleet", "store", "list", "gate")
+    assert (2, True) == (code, f"no gate has run yet: run `prelaunch gate {file}` first.\n" in err)
 
 
 def test_a_gate_file_brings_its_policy_and_the_policy_is_named(

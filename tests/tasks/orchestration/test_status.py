@@ -19,11 +19,12 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging import loggers
 from prefect.states import Pending, Running, Suspended
 
+from tasks.gate.outcome import Decision, Ending, GateOutcome
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.orchestration import follow, stage_log, status
 from tasks.orchestration.stage_log import FINISHED, FLOWS, STOPPED, TASKS, is_kept, logged_stages
-from tasks.orchestration.status import RUNS, publish_state, read_status
+from tasks.orchestration.status import RUNS, StatusError, publish_state, read_status
 from tests.tasks.sessions import session
 
 RUN, ARTIFACT = UUID(int=7), UUID(int=9)
@@ -81,6 +82,19 @@ def test_a_run_that_waits_for_a_person_says_so(
     published = read_status(server.updated[0][2])
     assert ("g-1", None) == (published.gate_id, published.code)
     assert ARTIFACT == one.announcement
+
+
+def test_a_status_with_any_code_of_a_gate_is_read_and_with_another_it_is_refused() -> None:
+    """Exit code 0 needs a verdict as well, and has none here."""
+    codes = {GateOutcome("", end, done, None, None, "").code for end in Ending for done in (*Decision, None)}
+    about = {"schema_version": 1, **dict.fromkeys(("gate_id", "gate", "cluster", "store"), "x")}
+    ends = [status._end({"verdict": None}, code) for code in (*codes, 9)]  # type: ignore[arg-type]
+    texts = {end["exit_code"]: status._text("The gate ended.", {**about, **end}) for end in ends}
+
+    assert codes - {0} == {read_status(texts[code]).code for code in codes - {0}}
+    for code, reason in ((0, "without a verdict"), (9, "exit code 9 is not valid")):
+        with pytest.raises(StatusError, match=reason):
+            read_status(texts[code])
 
 
 def test_a_run_that_published_nothing_publishes_no_state(

@@ -338,6 +338,18 @@ def test_the_page_of_a_training_that_failed_says_what_to_do_and_repeats_nothing(
     assert "Training: job bravo-1-train failed: node-1 exited 1; logs: /x" in page.text
 
 
+def test_a_mail_has_remedy_and_evidence_with_each_finding_and_the_report_before_the_rest() -> None:
+    """A woken person reads from the top, and types what is there."""
+    text = content.page_of(page_session(), ends()["evidence"]).text
+    lines = text.splitlines()
+    at = lines.index("CANNOT TELL: node-1 sent no report (its process exited 7)")
+
+    assert lines[at + 1].startswith("  Do: Read this node's log")
+    assert "  | Its log ends: CUDA error" == lines[at + 2]
+    assert text.index("\nReport: ") < text.index("\nGate file: ") < text.index("\nGate id: bravo-1")
+    assert "Training:" not in text and "Placement:" not in text
+
+
 def test_only_a_go_proves_the_nodes_that_it_measured() -> None:
     """By the engine's names, as remediation has them."""
     report = healthy()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.gate_file.people import Notify, PagerDutyTable, SlackTable
+from typing import get_args
+
+from tasks.gate_file.people import AppriseTable, NotifierName, Notify, PagerDutyTable, SlackTable
 from tasks.notifiers.base import Audience
 from tasks.paging.notifier_secrets import notifier_reach, references_of
 
@@ -27,6 +29,16 @@ def test_notifier_reach_shows_an_unset_variable() -> None:
     """An empty variable is none."""
     first = notifier_reach(NOTIFY, Audience.ONCALL, {"BOT": " "})[0]
     assert "slack #gates (env:BOT is NOT set)" == str(first)
+
+
+def test_every_notifier_but_the_log_names_its_secrets() -> None:
+    """A new notifier needs its facts in `_secrets_and_recipient`. Without them nobody hears that its secret is missing."""
+    names = get_args(NotifierName)
+    pagerduty, apprise = PagerDutyTable(owner_routing_key="env:OWNER"), AppriseTable(owner_urls=("env:MAIL",))
+    every = Notify(order=names, owner=names, slack=NOTIFY.slack, pagerduty=pagerduty, apprise=apprise)
+
+    for audience in Audience:
+        assert ["log"] == [reach.notifier for reach in notifier_reach(every, audience, {}) if not reach.needs]
 
 
 def test_every_secret_is_looked_for_once() -> None:

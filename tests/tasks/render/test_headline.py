@@ -82,7 +82,7 @@ def test_failure_of_all_nodes_is_blamed_on_image_or_policy(causes: tuple[Cause, 
     assert ("All 2 nodes fail compute.gemm: suspect the policy" in explanation(verdict)) is alike
     assert failed_everywhere(verdict_of(wrong_sums(healthy()))) == ()
     assert culprits(verdict) == (("cluster",) if alike else ("node-0",))
-    headed = "suspect image or policy: all 2 nodes fail compute.gemm, first 2 ranks: reaches 103.3"
+    headed = "suspect the image or the policy: all 2 nodes fail compute.gemm; 2 ranks: reaches 103.3"
     assert (headed in headline(verdict, "p5")) is alike
 
 
@@ -110,7 +110,7 @@ def test_a_go_names_its_first_warning_in_short() -> None:
     lost = not_measured("gpu.ecc", "node-1", Unmeasured("", "no driver"), Level.FAIL)
 
     assert "1 warning: collective.pairs on the cluster" == _warned(long)
-    assert "2 warnings, first collective.pairs on the cluster" == _warned(long, odd)
+    assert "2 warnings, the first: collective.pairs on the cluster" == _warned(long, odd)
     assert "1 warning: the report of node-1" == _warned(report)
     assert "1 warning: gpu.ecc on node-1" == _warned(lost)
     assert "1 warning: gpu.modes on node-1, rank 3" == _warned(odd)

@@ -41,11 +41,11 @@ def _said(page: str) -> str:
 def test_the_page_is_headed_by_how_the_gate_ended() -> None:
     """The line of the terminal, inert; the verdict's own line below it, once."""
     verdict = verdict_of(REPORT)
-    line = "OVERRIDDEN by <b>ada</b>, training was started despite: NO-GO local: node-1"
+    line = "OVERRIDDEN local: <b>ada</b> started the training despite NO-GO: node-1"
     page = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=line))
     same = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=headline(verdict, "local")))
 
-    ended = "OVERRIDDEN by &lt;b&gt;ada&lt;/b&gt;, training was started despite: NO-GO local: node-1"
+    ended = "OVERRIDDEN local: &lt;b&gt;ada&lt;/b&gt; started the training despite NO-GO: node-1"
     assert f'<h1 class="line">{ended}</h1>' in page and f"<title>{ended}</title>" in page
     assert _said(page) == f"NO-GO {_said(same)}" and _said(same).startswith("local: ")
     assert "<h1>NO-GO</h1>" in same and "<title>NO-GO local</title>" in same

@@ -103,9 +103,9 @@ def test_findings_after_a_silent_node_are_folded_below_it() -> None:
 
     ended = "node-1 sent an incomplete report (its process was ended by SIGKILL)"
     assert text.splitlines()[0].endswith(ended)
-    assert 1 == sum(line.strip().startswith("do: ") for line in text.splitlines())
+    assert 1 == sum(line.strip().startswith("Do: ") for line in text.splitlines())
     assert "7 other findings follow from the silence of node-1, and need no remedy of their own:" in text
-    assert 1 == page.count("<strong>Do:</strong>")
+    assert 2 == page.count("<strong>Do:</strong>"), "above the fold, and with its finding"
     assert "7 other findings follow from the silence of node-1" in page
     assert "7 other findings follow from the silence of node-1:" in summary
     assert ["node-1", "node-0"] == [one.name for one in node_lines(report, verdict)][:2]
@@ -155,7 +155,7 @@ def test_the_headline_and_the_list_count_alike(notes: int) -> None:
     verdict = replace(verdict_of(healthy()), answer=Answer.CANNOT_TELL, findings=tuple(findings))
     _, others = parted(gathered(verdict.findings))
 
-    assert "(and 11 more findings)" in terminal(None, verdict, "gate", 140)
+    assert "; 11 more findings" in terminal(None, verdict, "gate", 140)
     assert f"for {11 - MOST_WHOLE} other reasons:" in missing_lines(others)[0]
 
 

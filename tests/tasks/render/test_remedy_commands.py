@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from dataclasses import replace
@@ -121,7 +122,8 @@ def test_a_hostile_node_name_is_quoted() -> None:
     ("program", "engines"),
     [
         ("scontrol", {"slurm", "hyperpod-slurm"}),
-        ("srun", {"slurm", "hyperpod-slurm"}),
+        ("ssh", {"slurm", "hyperpod-slurm"}),
+        ("srun", set()),
         ("scontrol reboot", {"slurm"}),
         ("Action:", {"hyperpod-slurm"}),
         ("kubectl", {"kubernetes", "hyperpod"}),
@@ -129,7 +131,7 @@ def test_a_hostile_node_name_is_quoted() -> None:
     ],
 )
 def test_no_engine_is_told_the_commands_of_another(program: str, engines: set[str]) -> None:
-    """Where there is no Slurm there is no scontrol."""
+    """Where there is no Slurm there is no scontrol. No srun either: it waits for ever for the node that the line before drained."""
     said = {name: [line for row in rows.values() for line in row] for name, rows in COMMANDS.items()}
 
     assert engines == {name for name, lines in said.items() if any(program in line for line in lines)}
@@ -191,8 +193,12 @@ def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_pa
     place = RemedyContext(launcher, declared.instance_type, machine=short_text(declared))
     finding = _finding(action=Action.INSPECT)
     lines = typed(finding, place)
-    *_, writes, checks = sorted(lines, key=lambda line: ("prelaunch check" in line, "echo" in line))
-    subprocess.run(("sh", "-c", writes), cwd=tmp_path, check=True)
+    *_, writes, checks = lines
+    ssh = tmp_path / "ssh"  # the node is a folder here
+    ssh.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    ssh.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(("sh", "-c", writes), cwd=tmp_path, check=True, env=environment, stdout=subprocess.DEVNULL)
     arguments = shlex.split(checks)
     kind = arguments[arguments.index("--instance-type") + 1]
 

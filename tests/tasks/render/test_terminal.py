@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from checks.judge.not_measured import not_measured
 from checks.judge.verdict import unreadable
-from checks.model import Cause, Finding, Level, Report, Verdict
+from checks.model import Action, Cause, Finding, Level, Report, Verdict
 from checks.model_details import Unmeasured
 from checks.policy import OnWarn
+from tasks.render.context import VerdictContext
 from tasks.render.findings import gathered, group, in_number
 from tasks.render.headline import explanation, headline
 from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import escape, fenced, markdown
+from tasks.render.remedy_commands import RemedyContext
 from tasks.render.terminal import terminal
 from tasks.render.views.nodes import State, check_lines, node_lines
 from tests.sample_reports import (
@@ -82,7 +84,9 @@ def test_a_suspect_policy_names_nobody_for_replacement() -> None:
         report = wrong_sums(report, f"node-{node}/rank-{node}")
     verdict = verdict_of(report)
 
-    assert headline(verdict, "local").startswith("NO-GO local: suspect image or policy: 4 of 8 nodes fail")
+    assert headline(verdict, "local").startswith(
+        "NO-GO local: suspect the image or the policy: 4 of 8 nodes fail"
+    )
     assert "node-0" not in headline(verdict, "local")
     for page in _pages(report, verdict).values():
         assert "out of use" not in page
@@ -170,6 +174,17 @@ def test_the_terminal_opens_with_the_answer_and_keeps_to_its_width(width: int) -
     assert all(len(line) <= width for line in lines[1:])
     assert "\x1b" not in "".join(lines)
     assert "\x1b[1;31mNO-GO" in terminal(report, verdict, "local", width, colour=True)
+
+
+def test_a_command_is_one_line_however_narrow_the_terminal() -> None:
+    """Copied from two lines it would be two commands."""
+    broken = Finding(
+        Level.FAIL, Cause.HARDWARE, "gpu.ecc", "node-1", "has 3 errors", "", "Look.", Action.INSPECT
+    )
+    verdict = replace(verdict_of(wrong_sums(healthy())), findings=(broken,))
+    text = terminal(None, verdict, "p5", 40, context=VerdictContext(RemedyContext("slurm", "p5.48xlarge")))
+
+    assert "  $ ssh node-1 prelaunch check --instance-type p5.48xlarge --profile deep" in text.splitlines()
 
 
 def test_a_code_block_cannot_be_closed_from_within() -> None:

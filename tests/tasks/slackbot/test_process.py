@@ -80,9 +80,9 @@ def test_an_answer_survives_a_server_that_is_down_and_a_restart(
 
     # The fault is entered first and so lasts until the process has ended, whose thread tries again while it ends.
     with monkeypatch.context() as patch, world.app():
-        asking = world.ask()
         patch.setattr(PrefectRuns, "run", unreachable)
         patch.setattr(PrefectRuns, "going", unreachable)
+        asking = world.ask()
         asking.click(ADA, REFUSE)
         assert "Recorded" in asking.whispered()
         assert asking.answer is not None

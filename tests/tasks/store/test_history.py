@@ -1,4 +1,4 @@
-"""The lists of verdicts, and the folded history of nodes, which can always be made again from the rows of the gates."""
+"""The lists of verdicts, and the merged history of nodes, which can always be made again from the rows of the gates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.store.base import StoreUnwritable
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed, newest_records, rebuild, rebuild_command
 from tasks.store.layout import history_key, nodes_key, record_key, report_key
-from tasks.store.node_history import FIRST, NEWEST, ClusterHistory, folded
+from tasks.store.node_history import FIRST, NEWEST, ClusterHistory, merged_history
 from tests.sample_reports import healthy, without_node, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, known_of
 from tests.tasks.store.test_node_rows import known, rows
@@ -118,7 +118,7 @@ def test_history_keeps_the_newest_the_first_and_the_last_proof_of_many_gates() -
         for number in range(many)
     ]
     judged = {one.gate_id: one.judged_at for one in gates}
-    found, other = (folded(ClusterHistory(cluster="c"), judged, some) for some in (gates, gates[::-1]))
+    found, other = (merged_history(ClusterHistory(), judged, some) for some in (gates, gates[::-1]))
     healthy_node, bad_node = found.nodes
 
     assert (many, many) == (healthy_node.count, bad_node.count)
@@ -146,7 +146,7 @@ def test_many_gates_that_the_history_lacks_are_named_and_the_newest_are_read(
     store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page does not read ten thousand files. The next one reads the next ones."""
-    monkeypatch.setattr("tasks.store.history.UNFOLDED", 2)
+    monkeypatch.setattr("tasks.store.history.MOST_LACKING", 2)
     month(store, 5)
     found, later = known_nodes(store), [known_nodes(store) for _ in range(3)][-1]
 

@@ -63,14 +63,13 @@ def wanted(bundle: Bundle) -> tuple[Tools, Tools]:
 
 def unknown_tools(checked: Checked) -> PreflightCheck:
     """The line for an image in which checks run: what they need of it, and what follows where it lacks that."""
-    phrases, required, optional = [checked.image], checked.required, checked.optional
+    phrases, required, optional = [], checked.required, checked.optional
     if required:
-        phrases.append(
-            f"each of these that it lacks is missing evidence, and the verdict is CANNOT TELL: {_listed(required)}"
-        )
+        phrases.append(f"must contain {_listed(required)}: without one of them the verdict is CANNOT TELL")
     if optional:
-        phrases.append(f"each of these that it lacks skips a check, which is a WARN: {_listed(optional)}")
-    return PreflightCheck(SUBJECT, PreflightResult.UNSEEN, "; ".join(phrases), REMEDY)
+        phrases.append(f"should contain {_listed(optional)}: without one its check is skipped, with a WARN")
+    text = f"the image {checked.image} {'; it '.join(phrases)}"
+    return PreflightCheck(SUBJECT, PreflightResult.UNSEEN, text, REMEDY)
 
 
 def _listed(tools: Tools) -> str:

@@ -6,19 +6,19 @@ import math
 
 import pytest
 
-from checks.probes.gpu.record import Gpu, columns, is_model, padded, sound, texts
+from checks.probes.gpu.record import Gpu, columns, is_model, padded, texts, usable_value
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None, "", True, 0xFFFFFFFF, (1 << 64) - 1, -(1 << 63)])
 def test_a_figure_that_means_nothing_is_none(value: object) -> None:
     """NaN and the all-ones patterns that stand for "not available" are no readings."""
-    assert sound(value) is None
+    assert usable_value(value) is None
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0, 0), (-3, -3), (b"GPU-1", "GPU-1"), (1.5, 1.5)])
 def test_a_figure_is_kept(value: object, expected: object) -> None:
     """0 is a figure, bytes are text."""
-    assert expected == sound(value)
+    assert expected == usable_value(value)
 
 
 def test_a_declared_gpu_that_is_not_listed_is_not_measured() -> None:

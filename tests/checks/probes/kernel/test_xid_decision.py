@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from checks.facts.builtin import builtin
 from checks.model import Action
+from checks.probes.collectives.transport import GPUDIRECT
 from checks.probes.kernel import xid
 from checks.probes.kernel.log_lines import Now
 from checks.probes.kernel.log_source import Reader
@@ -259,6 +261,18 @@ def test_a_code_of_another_generation_is_odd() -> None:
     assert not is_odd(149, generation_of("L40S"))
     assert not is_odd(999, generation_of("H100"))
     assert is_odd(74, generation_of("GB200"))
+
+
+# The Xid catalogue has no column for these, and NCCL's GPUDirect is not required of them: AWS has it from p4d (A100) on, and of the
+# RTX PRO models, which came later, no log of NCCL was recorded.
+NEITHER = {"T4", "T4G", "A10G", "L4", "L40S", "V100", "RTX PRO 4500", "RTX PRO 6000 Blackwell SE"}
+
+
+def test_every_gpu_model_has_a_generation_and_gpudirect_or_is_listed_as_having_neither() -> None:
+    """A model that is in no table would drop out of both checks without a word."""
+    models = {row.gpu.partition("-")[0] for row in builtin().instances.values() if row.gpu}
+
+    assert NEITHER == {gpu for gpu in models if not generation_of(gpu) or not gpu.startswith(GPUDIRECT)}
 
 
 def test_a_log_of_faults_alone_is_read_in_time_that_grows_with_it() -> None:

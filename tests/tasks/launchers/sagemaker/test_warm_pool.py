@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.base import EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
+from tasks.launchers.base import COMING_S, EngineUnavailable, LaunchError, LaunchRejected, RetentionState
 from tasks.launchers.sagemaker import warm_pool
 from tests.tasks.launchers.sagemaker.stubbed import ARN, CAPACITY, JOB, Stubbed, described, ended
 
@@ -22,42 +22,42 @@ RETAINED = "ResourceRetainedBillableTimeInSeconds"
 UPDATE = {"TrainingJobName": JOB, "ResourceConfig": {"KeepAlivePeriodInSeconds": 0}}
 
 
+REUSED = kept("Reused", ReusedByJob="p5-train-1", **{RETAINED: 42})
+NEVER_RAN = ended("Failed", FailureReason=CAPACITY, steps=("Starting", "Pending", "Failed"))
+
+
 @pytest.mark.parametrize(
-    ("job", "hold"),
+    ("job", "retained"),
     [
-        (kept("InUse"), Hold(Keeping.COMING, "WarmPoolStatus InUse")),
-        (kept("Available"), Hold(Keeping.READY, "WarmPoolStatus Available")),
-        (
-            kept("Reused", ReusedByJob="p5-train-1", **{RETAINED: 42}),
-            Hold(Keeping.TAKEN, "WarmPoolStatus Reused, 42 s retained by p5-train-1", "p5-train-1"),
-        ),
-        (kept("Terminated", **{RETAINED: 0}), Hold(Keeping.GONE, "WarmPoolStatus Terminated, 0 s retained")),
-        (ended(), Hold(Keeping.COMING, "WarmPoolStatus is not there yet", within_s=warm_pool.NO_STATUS_S)),
-        (ended(keep_alive_s=0), Hold(Keeping.NOTHING)),
-        (
-            ended("Failed", FailureReason=CAPACITY, steps=("Starting", "Pending", "Failed")),
-            Hold(Keeping.GONE, "the job never had machines"),
-        ),
-        ({**kept("InUse"), "WarmPoolStatus": {"Status": "New"}}, Hold(Keeping.COMING, "WarmPoolStatus New")),
-        (RELEASED, Hold(Keeping.GONE, "WarmPoolStatus Terminated")),
+        (kept("InUse"), ("coming", "WarmPoolStatus InUse")),
+        (kept("Available"), ("ready", "WarmPoolStatus Available")),
+        (REUSED, ("taken", "WarmPoolStatus Reused, 42 s retained by p5-train-1", "p5-train-1")),
+        (kept("Terminated", **{RETAINED: 0}), ("gone", "WarmPoolStatus Terminated, 0 s retained")),
+        (ended(), ("coming", "WarmPoolStatus is not there yet", "", warm_pool.NO_STATUS_S)),
+        (ended(keep_alive_s=0), ("nothing", "")),
+        (NEVER_RAN, ("gone", "the job never had machines")),
+        ({**kept("InUse"), "WarmPoolStatus": {"Status": "New"}}, ("coming", "WarmPoolStatus New")),
+        (RELEASED, ("gone", "WarmPoolStatus Terminated")),
     ],
 )
-def test_a_pool_is_one_of_these(job: dict[str, Any], hold: Hold) -> None:
+def test_a_pool_is_one_of_these(job: dict[str, Any], retained: tuple[Any, ...]) -> None:
     """Each of AWS's words is one of ours; one that is not known is asked for again, never taken for ready."""
-    assert hold == warm_pool.hold_of(job)
+    found = warm_pool.retained_of(job)
+    expected = (*retained, *("", COMING_S)[len(retained) - 2 :])
+    assert expected == (found.state.value, found.detail, found.by, found.within_s)
 
 
 def test_an_unknown_job_keeps_nothing(aws: Stubbed) -> None:
     """There is no pool to wait for, or to let go; neither has a name that no job can have."""
     aws.knows_none(2)
-    assert aws.launcher.hold(JOB).keeping is Keeping.GONE
+    assert aws.launcher.retained_machines(JOB).state is RetentionState.GONE
     assert (aws.launcher.release(JOB), aws.launcher.release("../x")) == ("", "")
 
 
 def test_no_answer_is_no_pool(aws: Stubbed) -> None:
     """What SageMaker does not say is asked again, until the caller's own deadline."""
     aws.refuses("describe_training_job", "AccessDeniedException", "no", 400)
-    assert aws.launcher.hold(JOB).keeping is Keeping.COMING
+    assert aws.launcher.retained_machines(JOB).state is RetentionState.COMING
 
 
 @pytest.mark.parametrize(

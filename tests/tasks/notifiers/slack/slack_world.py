@@ -31,8 +31,12 @@ RUN = "http://127.0.0.1:4200/runs/flow-run/1"
 
 
 def facts(meaning: str, nodes: int = 4) -> tuple[tuple[str, str], ...]:
-    """What a page says of its verdict, and of how many nodes."""
-    return ("what it means", meaning), ("coverage", f"{nodes} of 4 nodes")
+    """What a page says of its verdict, of how many nodes, and where its gate file is."""
+    return (
+        ("what it means", meaning),
+        ("coverage", f"{nodes} of 4 nodes"),
+        ("gate file", "/fsx/p5.toml on login-1"),
+    )
 
 
 REFUSED = Notification(
@@ -44,8 +48,8 @@ REFUSED = Notification(
     gate="p5-prod",
     culprits=("ip-10-0-3-7",),
     items=(ITEM,),
-    facts=facts("At least one check failed. Training was not started."),
-    costs=("Starting the training anyway would lose about 12 node-hours; waiting for a replacement costs 3 node-hours.",),
+    facts=facts("1 of 4 nodes failed a check. Training was not started."),
+    costs=("Starting the training anyway may lose 12 node-hours in its first 24 h; waiting for a replacement costs 3 node-hours.",),
     links=(Link("run in Prefect", RUN), Link("logs", "s3://bucket/gates/p5-1/logs")),
     measured_s=1_789_999_000.0,
 )  # fmt: skip
@@ -70,7 +74,7 @@ ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, RUN)
 DOUBT = "node-2: synchronised is false (system.clock)"
 QUESTION = replace(
     REFUSED,
-    title=f"ASK p5-prod: {DOUBT}. Answer within 30 minutes",
+    title=f"ASK p5-prod: {DOUBT}. Answer by 14:13 UTC",
     kind=PageKind.QUESTION,
     facts=facts("There are warnings, and the policy leaves the decision to a person."),
     audience=Audience.OWNER,

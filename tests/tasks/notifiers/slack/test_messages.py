@@ -49,15 +49,25 @@ def test_a_name_that_was_typed_proves_nobody() -> None:
     typed = replace(launch, who="U012AB3CD (Slack)", verified=False)
     proven = replace(typed, who="U012AB3CD", via=AnswerChannel.SLACK, verified=True)
 
-    assert "U012AB3CD [Slack] (Prefect's form, unverified) answered launch-anyway: it is fine" == typed.line
+    assert "U012AB3CD [Slack] (Prefect's form, unverified) allowed it: it is fine" == typed.line
     assert "plain_text" == answer_message(typed.parts).blocks[0]["text"]["type"]
-    assert "<@U012AB3CD> (Slack) answered" in answer_message(proven.parts).blocks[0]["text"]["text"]
+    assert "<@U012AB3CD> (Slack) allowed it" in answer_message(proven.parts).blocks[0]["text"]["text"]
+
+
+def test_a_message_without_findings_shows_its_text() -> None:
+    """Which job may still be billed, and how to end it, stands nowhere else."""
+    bare = replace(
+        REFUSED, title="MACHINES MAY STILL BE BILLED", text="- job p5-1-train", items=(), facts=(), costs=()
+    )
+
+    assert "- job p5-1-train" in shown(notification_message(bare))
+    assert REFUSED.text not in shown(notification_message(REFUSED))
 
 
 def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> None:
     """However the line is worded, a proven user is shown by name, and what is no user id never is."""
     proven = AnswerLine("has decided to launch", "The on-call", "U012AB3CD")
-    worded = AnswerLine("U012AB3CD (Slack) answered launch-anyway")
+    worded = AnswerLine("U012AB3CD (Slack) allowed it")
     hostile = replace(proven, slack_user="!channel")
 
     assert "<@U012AB3CD> (Slack) has decided to launch" == answer_message(proven).blocks[0]["text"]["text"]

@@ -125,11 +125,11 @@ def text_of(found: Fleet) -> str:
 
 
 def test_a_node_that_no_gate_has_tested_is_listed_and_not_counted() -> None:
-    """Its scheduler may have machines on which no gate ever runs."""
+    """Its engine may have machines on which no gate ever runs."""
     found = shown_by_engine(machine(ServiceState.SERVING), one_name=False)
 
     assert ((), ["n2"]) == (found.nodes, [node.name for node in found.untested])
-    assert "The scheduler also has 1 node that no gate has tested: n2" in fleet_text(found)
+    assert "The engine also has 1 node that no gate has tested: n2" in fleet_text(found)
 
 
 def test_one_node_shows_what_an_operator_asks_for() -> None:
@@ -139,7 +139,7 @@ def test_one_node_shows_what_an_operator_asks_for() -> None:
     found = shown_by_engine(shown, acts=(act(Rung.FENCE), PROVEN))
     lines = [line.strip() for line in text_of(found).splitlines()]
 
-    assert lines[lines.index("Scheduler:") + 1 :][:5] == [
+    assert lines[lines.index("Engine:") + 1 :][:5] == [
         "out of service (drained)",
         f"held by prelaunch: {GATE} kernel.xid since 1970-01-01 00:16:40Z",
         "jobs: 17",
@@ -162,7 +162,7 @@ def test_the_health_that_an_engine_gives_a_node_is_shown() -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     node = {"metadata": {"name": "n2", "labels": labels}, "status": ready}
     found = shown_by_engine(machine_of(node), Machine("n3", ServiceState.SERVING))
-    documents: list[Any] = [node_document(one)["scheduler"] for one in found.nodes]
+    documents: list[Any] = [node_document(one)["engine"] for one in found.nodes]
 
     assert "Schedulable, deep check Passed)" in node_text(found.nodes[0], found)
     assert [one["health"] for one in documents] == ["Schedulable, deep check Passed", ""]

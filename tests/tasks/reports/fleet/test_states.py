@@ -261,7 +261,7 @@ def test_a_report_without_a_time_hides_no_node() -> None:
 
 
 def machine(service: ServiceState) -> MachineRow:
-    """What the scheduler says of a node without acts."""
+    """What the engine says of a node without acts."""
     return MachineRow("a", Machine("a", service, Holder.NOBODY, "IDLE"), OurState.UNTOUCHED, None)
 
 
@@ -283,7 +283,7 @@ def test_the_schedulers_word_is_beside_ours(
     found = fleet(gate(HOUR_S, node("a", standing, own)), rows={"a": machine(service)})
 
     assert differs is only(found).differs
-    assert ("differs from the scheduler" in answer_line(found)) is (differs is not None)
+    assert ("differs from the engine" in answer_line(found)) is (differs is not None)
     assert service.value in fleet_text(replace(found, asked=True))
 
 
@@ -295,7 +295,7 @@ def test_fleet_headline_states_that_it_is_not_complete() -> None:
     assert 3 == fleet_code(found)
     silent = replace(found, problems=("it is silent",), asked=False)
     assert 3 == fleet_code(silent)
-    assert answer_line(silent).endswith("; NOT COMPLETE: the scheduler did not answer")
+    assert answer_line(silent).endswith("; NOT COMPLETE: the engine did not answer")
 
 
 def test_no_node_is_no_health() -> None:
