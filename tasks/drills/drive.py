@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,12 +24,11 @@ PASSED = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SSH_AUTH_SOCK", "KRB5CCNAM
 
 class Interruption:
     """Within the block Ctrl-C, SIGTERM and a closed terminal only set `number`, and end `wait`: a drill is never broken off between a
-    fault and what undoes it.
+    fault and what undoes it. The handler takes no lock: that of an Event may be held by the very `wait` that it interrupts.
     """
 
     def __init__(self) -> None:
         self.number = 0
-        self._came = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -43,12 +41,13 @@ class Interruption:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def wait(self, seconds: float) -> None:
-        """Return after this time, or at once if a signal has come."""
-        self._came.wait(seconds)
+        """Return after this time, or a tenth of a second after a signal came."""
+        until = time.monotonic() + seconds
+        while not self.number and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.number = self.number or number
-        self._came.set()
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from tests.architecture.size import PRODUCT, TESTS, Size
 from tests.architecture.tree import Source
 
 # The aim is 66,000 lines of code in at most 600 modules, and 80,000 lines of tests.
-PRODUCT_BUDGET = Size(lines=65_965, modules=561)
-TESTS_LINES = 77_926
+PRODUCT_BUDGET = Size(lines=65_995, modules=561)
+TESTS_LINES = 78_018
 # So much may be free before the budget has to be lowered: a change that takes lines away keeps them away.
 SLACK = 300
 

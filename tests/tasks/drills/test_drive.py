@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -187,3 +192,20 @@ def test_the_condition_of_the_node_after_a_drill_is_reported() -> None:
     assert "n2 is out of service now (out: prelaunch: g c)." == condition_after(machines, "n2")
     machines.silent = True
     assert "does not say" in condition_after(machines, "n2")
+
+
+@pytest.mark.parametrize("place", range(30))
+def test_a_signal_at_any_line_of_the_wait_ends_it(place: int) -> None:
+    """Also while the wait holds a lock: the handler runs in the same thread, and would wait for that lock for ever."""
+    lines = count()
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line" and next(lines) == place:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+
+    with Interruption() as stop:
+        sys.settrace(trace)
+        stop.wait(0.02)
+        sys.settrace(None)
+        assert next(lines) <= place or stop.number == signal.SIGTERM
