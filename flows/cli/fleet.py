@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     fleet = read(arguments, source, cluster)
     if arguments.node:
         fleet = _with_failures(source, fleet)
-        _require_node(arguments, source, fleet)
+        if fleet.asked is not False:  # else nobody knows whether there is such a node
+            _require_node(arguments, source, fleet)
     if arguments.html is not None:
         _write_page(arguments.html, source, fleet, cluster, arguments.node)
     if arguments.format == "json":
@@ -126,10 +127,11 @@ def _write_page(path: Path, source: NamedStore, fleet: Fleet, cluster: str | Non
 
 def read(arguments: argparse.Namespace, source: NamedStore, cluster: str | None) -> Fleet:
     """The fleet of the store, with the engine of the gate file that names it. Raises InputError, StoreError."""
-    require_gates(source)
     engine = engine_of(source)
     if engine is not None and cluster not in (None, engine[0]):
         engine = None  # that of another cluster
+    if engine is None:
+        require_gates(source)
     return read_fleet(source.store, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine)
 
 

@@ -110,8 +110,8 @@ def newest_records(store: Store, problems: list[str]) -> Iterator[Record]:
 
 
 def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole: bool = True) -> KnownNodes:
-    """What the store's gates say of every node, of one cluster (None for all), or of one name ("" for all). Unless `whole`, nobody
-    looks for gates without a record, which takes long where a store is far away. Raises StoreError.
+    """What the store's gates say of every node, of one cluster (None for all), or of one name ("" for all), which may be the engine's.
+    Unless `whole`, nobody looks for gates without a record, which takes long where a store is far away. Raises StoreError.
     """
     ids, histories = frozenset(records.recorded(store)), _histories(store)
     problems = [*_without_record(kept_gates(store), ids)] if whole else []
@@ -124,7 +124,9 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
         _write(store, changed)
     _merge(store, histories, newest, problems)
     mine = tuple(
-        replace(history, nodes=tuple(past for past in history.nodes if node in ("", past.node)))
+        replace(
+            history, nodes=tuple(past for past in history.nodes if node in ("", past.node, past.engine_node))
+        )
         for history in histories.values()
         if cluster in (None, history.cluster)
     )

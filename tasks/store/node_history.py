@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from checks.documents.report import Version
 from checks.judge.trend.numbers import NodeIdentity
 from checks.model import SCHEMA_VERSION, Cause, Finding
+from checks.value_types import SPARSE
 from tasks.store.node_rows import AMONG_PEERS, GateNodes, NodeRow, Standing
 
 # So many gates of a node are read again: the newest, for a page, and the first, for the reference of a trend.
@@ -29,7 +30,7 @@ class NodeFinding:
 
 @dataclass(frozen=True)
 class NodeHistory:
-    """A node as it was recognised then; `identity` is that of NodeRow.
+    """A node as it was recognised then; `identity` and `engine_node` are those of NodeRow.
 
     `count` is how many gates named it, `last` when the newest one judged, `measured` when each check was measured on it last, and
     `proven` the newest gate that proved it, "" for none. `gates` are those that are read again: the first, the newest, and `proven`.
@@ -43,6 +44,7 @@ class NodeHistory:
     measured: Mapping[str, str]
     findings: tuple[NodeFinding, ...]
     gates: tuple[str, ...]
+    engine_node: str = field(default="", metadata=SPARSE)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -104,6 +106,7 @@ def _history_of(gate: GateNodes, record: NodeRow) -> NodeHistory:
         dict.fromkeys(gate.checks[record.checks], gate.judged_at),
         tuple(NodeFinding(*at, f, AMONG_PEERS * ((f.check, f.metric) in among)) for f in record.findings),
         (gate.gate_id,),
+        record.engine_node,
     )
 
 
@@ -134,4 +137,5 @@ def _joined(first: NodeHistory, other: NodeHistory, times: Mapping[str, str]) ->
         },
         findings=tuple(each for some in findings.values() for each in some),
         gates=tuple(gate_id for gate_id in ordered if gate_id in gates_kept),
+        engine_node=max(first, other, key=lambda one: one.last).engine_node,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -31,7 +31,7 @@ from checks.model import (
     node_of,
 )
 from checks.policy import CheckPolicy, Policy
-from checks.value_types import DecodeError, Range
+from checks.value_types import SPARSE, DecodeError, Range
 from tasks.store.base import Store, document_at
 from tasks.store.layout import nodes_key
 from tasks.store.records import GateId
@@ -65,7 +65,8 @@ class Standing(StrEnum):
 @dataclass(frozen=True)
 class NodeRow:
     """One node of a gate. `measured_at` is a Unix time, by the node's clock and never after the verdict; `checks` is the place of the
-    measured checks in GateNodes.checks. `identity` is None for a node that sent no report.
+    measured checks in GateNodes.checks. `identity` is None for a node that sent no report. `engine_node` is the engine's name of the
+    node where that is another one, as on Kubernetes, "" otherwise.
     """
 
     node: str
@@ -74,6 +75,7 @@ class NodeRow:
     checks: Annotated[int, Range(0, 1 << 20)]
     findings: tuple[Finding, ...]
     identity: NodeIdentity | None = None
+    engine_node: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ def rows_of(
     identities = {node.name: node.identity for node in numbers.nodes}
     times = {node.name: node.measured_at for node in report.nodes}
     complete = {node.name for node in report.nodes if node.complete}
+    engine_nodes = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
     names = sorted({*report.declared.node_names, *(node.name for node in report.nodes)})
     latest = seconds(judged_at) or 0.0
     certified = {
@@ -148,6 +151,7 @@ def rows_of(
                     map(_short, [*(f for f in own if not f.follows), *caused.get(name, [])][:MOST_FINDINGS])
                 ),
                 identities.get(name),
+                "" if engine_nodes.get(name) == name else engine_nodes.get(name, ""),
             )
         )
     return GateNodes(

@@ -78,8 +78,9 @@ class FleetNode:
     """One machine. `gates` are its newest gates, oldest first; `count` is how many there are in all.
 
     `last_proof` is None if there is none. `looked_at` is when it last measured anything (Unix time), 0.0 if never. `trend` is what its
-    numbers do. `engine` is None if the engine was not asked or does not know it, `shell_command` opens a shell there, "" if none is
-    known. `acts` are the newest last. `doubts` are the causes of what makes it DOUBTFUL, () in every other state.
+    numbers do. `engine_node` is the engine's name of it where that is another one, "" otherwise. `engine` is None if the engine was
+    not asked or does not know it, `shell_command` opens a shell there, "" if none is known. `acts` are the newest last. `doubts` are
+    the causes of what makes it DOUBTFUL, () in every other state.
     """
 
     name: str
@@ -98,6 +99,7 @@ class FleetNode:
     engine: Machine | None = None
     differs: Disagreement | None = None
     shell_command: str = ""
+    engine_node: str = ""
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,12 @@ def read_fleet(
     """
     known = known_nodes(store, cluster, node, whole)
     problems = [*known.problems]
-    acts, unread = _acts(store, cluster, node, problems)
+    acts, unread = _acts(store, cluster, problems)
     rows = None
     if engine is not None:
         own = [act for (name, _), some in acts.items() if name == engine[0] for act in some]
-        rows = _engine_view(engine[1], None if engine[0] in unread else own, node, problems)
-    made = fleet_of(known, now, fresh_s, acts, rows, bool(node))
+        rows = _engine_view(engine[1], None if engine[0] in unread else own, problems)
+    made = fleet_of(known, now, fresh_s, acts, rows, node)
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
 
@@ -86,7 +86,7 @@ def needed_gates(store: Store, now: float) -> dict[str, str]:
 
 
 def _acts(
-    store: Store, cluster: str | None, node: str, problems: list[str]
+    store: Store, cluster: str | None, problems: list[str]
 ) -> tuple[dict[tuple[str, str], list[Act]], set[str]]:
     """The acts of each machine, by cluster and node, the oldest first; and the clusters whose acts could not be read."""
     found: dict[tuple[str, str], list[Act]] = {}
@@ -94,7 +94,7 @@ def _acts(
     clusters = sorted({key.split("/")[1] for key in store.list(REMEDIATION)})
     for name in (one for one in clusters if cluster in (None, one)):
         try:
-            for act in Records(store, name).acts(node):
+            for act in Records(store, name).acts():
                 found.setdefault((name, act.node), []).append(act)
         except JournalError as error:
             unread.add(name)
@@ -103,13 +103,11 @@ def _acts(
 
 
 def _engine_view(
-    machines: Machines, acts: Sequence[Act] | None, node: str, problems: list[str]
+    machines: Machines, acts: Sequence[Act] | None, problems: list[str]
 ) -> dict[str, MachineRow] | None:
-    """What the engine shows of one node, or of all ("")."""
     try:
         machine_states = machines.by_name()
     except MachineError as error:
         problems.append(f"the engine did not answer: {error}")
         return None
-    rows = machine_rows(machine_states, acts, machines)
-    return {row.node: row for row in rows if node in ("", row.node)}
+    return {row.node: row for row in machine_rows(machine_states, acts, machines)}

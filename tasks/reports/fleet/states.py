@@ -75,13 +75,13 @@ def fleet_of(
     fresh_s: float,
     acts: Mapping[tuple[str, str], Sequence[Act]] | None = None,
     views: Mapping[str, MachineRow] | None = None,
-    one_name: bool = False,
+    one_name: str = "",
 ) -> Fleet:
     """The fleet at `now` (Unix time); a proof is fresh for `fresh_s`. `acts` are by cluster and node, `views` what the engine of
     the one cluster shows, by node; None if it was not asked. A machine that no gate has named for SEEN_S, or ever, counts for nothing,
-    unless this is about `one_name`; then all numbers have their points.
+    unless this is about `one_name` ("" for all); then all numbers have their points.
     """
-    trend = follow([gate.numbers for gate in history.gates], one_name)
+    trend = follow([gate.numbers for gate in history.gates], bool(one_name))
     machines = sorted(_machines(history, trend), key=lambda one: one.last)
     owners = {one.last[1:]: one for one in machines}
     nodes: list[FleetNode] = []
@@ -93,14 +93,15 @@ def fleet_of(
         if owners[cluster, name] is not one:
             replaced.append(node)
             continue
-        node = _with_acts(node, (acts or {}).get((cluster, name), ()), (views or {}).get(name))
+        called = node.engine_node or name
+        node = _with_acts(node, (acts or {}).get((cluster, called), ()), (views or {}).get(called))
         is_unseen = not one_name and now - (seconds_of(last) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
-    tested = {node.name for node in (*nodes, *unseen)}
+    tested = {node.engine_node or node.name for node in (*nodes, *unseen)}
     untested = [
         _with_acts(FleetNode(name, "", NodeState.UNPROVEN, (), 0, None, None, 0.0), view.acts, view)
         for name, view in (views or {}).items()
-        if name not in tested
+        if name not in tested and one_name in ("", name) and (view.machine is not None or view.disagreement)
     ]
     if one_name:
         nodes, untested = nodes + untested, []
@@ -165,9 +166,10 @@ def _node(own: _History, now: float, fresh_s: float) -> FleetNode:
     looks = [mark.measured_at for mark in marks if mark.standing is not Standing.CANNOT_TELL]
     state = _state(marks[-1].standing, opens, age is not None and -AHEAD_S <= age <= fresh_s)
     doubts = _doubts(own, opens) if state is NodeState.DOUBTFUL else ()
+    called = next((row.node.engine_node for row in reversed(own.rows) if row.node.engine_node), "")
     return FleetNode(
-        name, cluster, state, marks, own.count, proof, age, max(looks, default=0.0), opens, doubts, own.trend
-    )
+        name, cluster, state, marks, own.count, proof, age, max(looks, default=0.0), opens, doubts, own.trend, engine_node=called
+    )  # fmt: skip
 
 
 def _state(last: Standing, findings: Sequence[StillOpen], fresh: bool) -> NodeState:

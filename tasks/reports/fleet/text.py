@@ -76,7 +76,7 @@ def answer_line(fleet: Fleet) -> str:
     parts += _unproven(fleet)
     counts = {
         "get{} worse": sum(node.trend.worse for node in fleet.nodes),
-        "differ{} from the engine": sum(node.differs is not None for node in fleet.nodes),
+        "differ{} from the engine": sum(node.differs is not None for node in (*fleet.nodes, *fleet.untested)),
     }
     parts += [f"{count} {verb.format('s' if count == 1 else '')}" for verb, count in counts.items() if count]
     return "; ".join(parts) + gone + _incomplete(fleet)
@@ -138,7 +138,8 @@ def node_text(node: FleetNode, fleet: Fleet) -> str:
     """One machine with everything that is kept of it."""
     of_cluster = f" of {one_line(node.cluster, 63)}" if node.cluster else ""
     lines = [f"{one_line(node.name, 120)}{of_cluster}: {state_words(node)}"]
-    lines.append(f"{counted(node.count, 'gate')}, known by {node.trend.known_by}; {strip(node)}")
+    signs = f"; {strip(node)}" if node.gates else ""
+    lines.append(f"{counted(node.count, 'gate')}, known by {node.trend.known_by}{signs}")
     for title, some in node_parts(node, fleet):
         lines += ["", f"{title}:", *(f"  {one_line(line, 500)}" for line in some)]
     return "\n".join([*lines, "", LEGEND]) + "\n"
@@ -208,6 +209,7 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "unknown": trend.unknown,
         "changes": plain(trend.changes),
         "acts": plain(node.acts),
+        "engine_node": node.engine_node or None,
         "ours": node.ours.name.lower() if node.ours else None,
         "engine": engine
         and {**plain_table(engine), "health": engine.engine_health, "shell": node.shell_command},
@@ -280,7 +282,8 @@ def change_words(change: IdentityChange) -> str:
 
 def act_words(act: Act) -> str:
     """One act in a line."""
-    return f"{time_text(act.intended_at)} {act.rung.value} {act.number}: {act.state.value} (for {act.gate_id}, {act.finding})"
+    done = f"{act.rung.value} {act.number}: {act.state.value} at {time_text(act.changed_at)}"
+    return f"{time_text(act.intended_at)} {done} (for {act.gate_id}, {act.finding})"
 
 
 def engine_text(node: FleetNode) -> str:
@@ -291,7 +294,8 @@ def engine_text(node: FleetNode) -> str:
         text = node.engine.service.value
         words = ", ".join(filter(None, (node.engine.status, node.engine.engine_health)))
     differs = f"; DIFFERS: {node.differs.value}" if node.differs else ""
-    return f"{text}{f' ({words})' if words else ''}{differs}"
+    called = f"{node.engine_node}: " if node.engine_node else ""
+    return f"{called}{text}{f' ({words})' if words else ''}{differs}"
 
 
 def _engine_details(node: FleetNode) -> Iterator[str]:
@@ -309,13 +313,13 @@ def _engine_details(node: FleetNode) -> Iterator[str]:
 
 
 def untested_line(fleet: Fleet) -> str:
-    """The nodes of the engine that no gate has tested; "" if there is none."""
-    names = listed_names([one_line(node.name, 60) for node in fleet.untested], NAMED)
-    return (
-        f"The engine also has {counted(len(fleet.untested), 'node')} that no gate has tested: {names}"
-        if names
-        else ""
-    )
+    """The other nodes of the engine and of our records, and how these two differ; "" if there is none."""
+    texts = [
+        one_line(f"{node.name}{f' ({node.differs.value})' if node.differs else ''}", 120)
+        for node in fleet.untested
+    ]
+    many = counted(len(texts), "other node")
+    return f"No gate has tested {many}: {listed_names(texts, NAMED)}" if texts else ""
 
 
 def _act_details(act: Act) -> Iterator[str]:

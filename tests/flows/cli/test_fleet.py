@@ -173,7 +173,7 @@ def test_a_node_that_the_engine_serves_and_that_we_fenced_is_marked(
     assert ("fenced", "is fenced by us, but the engine does not know it") == nodes["node-2"]
     assert [("n9", "serving")] == [(one["name"], one["engine"]["service"]) for one in shown["untested"]]
     out = run("fleet", "list", file, *LONG).out
-    assert "1 node that no gate has tested: n9" in out and "3 differ from the engine" in out.splitlines()[0]
+    assert "No gate has tested 1 other node: n9" in out and "3 differ from the engine" in out.splitlines()[0]
     assert "serving (idle); DIFFERS: serves jobs, but is condemned" in out and "does not know the node" in out
     assert 3 == run("fleet", "list", file, "--node", "n9").code
 
@@ -231,6 +231,22 @@ def test_the_engine_of_another_cluster_is_not_asked(
     code, out, _ = run("fleet", "list", file, "--cluster", "other", *LONG)
     assert 0 == code and "engine" not in out
     assert "engine" in run("fleet", "list", file, "--cluster", "c", *LONG).out
+
+
+def test_the_engine_s_nodes_are_listed_before_the_first_gate(
+    tmp_path: Path, played: PlayedMachines, run: Run
+) -> None:
+    """A drill before it needs their names. A node that a silent engine may have is not called unknown."""
+    file = gate_file(tmp_path, FolderStore(tmp_path / "new"), "c")
+
+    code, out, _ = run("fleet", "list", file)
+    assert 3 == code and "3 other nodes: n9, node-0, node-1" in out
+    assert 3 == run("fleet", "list", file, "--node", "n9").code
+    played.silent = True
+    code, _, err = run("fleet", "list", file, "--node", "n9")
+    assert 3 == code and "the engine did not answer" in err and "knows a node" not in err
+    for name in ("../n2", "n2\n"):
+        assert (2, "") == run("fleet", "list", file, "--node", name)[:2]
 
 
 def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(tmp_path: Path, run: Run) -> None:

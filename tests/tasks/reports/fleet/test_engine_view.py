@@ -8,18 +8,22 @@ from typing import Any
 
 import pytest
 
+from checks.judge.trend.numbers import NodeIdentity
 from checks.model import SCHEMA_VERSION
 from tasks.machines.base import Holder, Machine, Mark, Rung, ServiceState
 from tasks.machines.kubernetes_nodes import machine_of
 from tasks.remediation.model import Act, ActState, Identity, Proof
 from tasks.reports.fleet.engine_view import Disagreement, OurState, disagreement, machine_rows, our_state
-from tasks.reports.fleet.fleet import Fleet
+from tasks.reports.fleet.fleet import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.states import fleet_of
-from tasks.reports.fleet.text import fleet_text, node_document, node_text
+from tasks.reports.fleet.text import answer_line, engine_text, fleet_text, node_document, node_text
+from tasks.store.node_rows import NodeRow, Standing
 from tests.fakes.machines import serving
 from tests.tasks.kept_gates import known_of
+from tests.tasks.reports.fleet.test_states import NOW, gate
 
 GATE = "p5-20261125-120000-abcd"
+NODE = FleetNode("a", "c", NodeState.UNPROVEN, (), 0, None, None, 0.0)
 
 
 def act(
@@ -111,7 +115,7 @@ def test_unreadable_records_leave_what_the_engine_shows() -> None:
     assert (OurState.UNREAD, None) == (row.ours, row.disagreement)
 
 
-def shown_by_engine(*machines: Machine, acts: tuple[Act, ...] = (), one_name: bool = True) -> Fleet:
+def shown_by_engine(*machines: Machine, acts: tuple[Act, ...] = (), one_name: str = "n2") -> Fleet:
     """A fleet without a gate, of which the engine shows these machines."""
     views = machine_rows({one.node: one for one in machines}, acts, serving())
     found = fleet_of(known_of(()), 1690.0, 1e9, views={row.node: row for row in views}, one_name=one_name)
@@ -126,10 +130,36 @@ def text_of(found: Fleet) -> str:
 
 def test_a_node_that_no_gate_has_tested_is_listed_and_not_counted() -> None:
     """Its engine may have machines on which no gate ever runs."""
-    found = shown_by_engine(machine(ServiceState.SERVING), one_name=False)
+    found = shown_by_engine(machine(ServiceState.SERVING), one_name="")
 
     assert ((), ["n2"]) == (found.nodes, [node.name for node in found.untested])
-    assert "The engine also has 1 node that no gate has tested: n2" in fleet_text(found)
+    assert "No gate has tested 1 other node: n2" in fleet_text(found)
+
+
+def test_a_contradiction_at_a_node_that_no_gate_has_tested_is_said_and_counted() -> None:
+    """Our mark is there, and no act explains it. A node that only old acts name, and nothing holds, is none."""
+    gone = act(Rung.RETURN, node="n7")
+    found = shown_by_engine(machine(ServiceState.OUT, Holder.PRELAUNCH), acts=(gone,), one_name="")
+
+    assert "1 differs from the engine" in answer_line(replace(found, nodes=(NODE,)))
+    assert f"1 other node: n2 ({Disagreement.HELD.value})" in fleet_text(found) and "n7" not in fleet_text(
+        found
+    )
+
+
+def test_a_node_is_joined_with_the_engine_by_the_engine_s_name() -> None:
+    """On Kubernetes the gate calls node-1 what the engine and our acts call ip-10-0-0-7."""
+    row = NodeRow("node-1", Standing.CONDEMNED, 1000.0, 0, (), NodeIdentity(("k",)), "ip-10-0-0-7")
+    gates = (gate(3600.0, row),)
+    fenced = act(Rung.FENCE, node="ip-10-0-0-7")
+    views = machine_rows({"ip-10-0-0-7": Machine("ip-10-0-0-7", ServiceState.SERVING)}, (fenced,), serving())
+    found = fleet_of(
+        known_of(gates), NOW, 1e9, {("c", "ip-10-0-0-7"): [fenced]}, {row.node: row for row in views}
+    )
+
+    (node,) = found.nodes
+    assert ((), Disagreement.SERVES, 1) == (found.untested, node.differs, len(node.acts))
+    assert "ip-10-0-0-7: serving; DIFFERS: serves, but is fenced by us" == engine_text(node)
 
 
 def test_one_node_shows_what_an_operator_asks_for() -> None:
@@ -161,10 +191,10 @@ def test_the_health_that_an_engine_gives_a_node_is_shown() -> None:
     }
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     node = {"metadata": {"name": "n2", "labels": labels}, "status": ready}
-    found = shown_by_engine(machine_of(node), Machine("n3", ServiceState.SERVING))
-    documents: list[Any] = [node_document(one)["engine"] for one in found.nodes]
+    found = shown_by_engine(machine_of(node), Machine("n3", ServiceState.SERVING), one_name="")
+    documents: list[Any] = [node_document(one)["engine"] for one in found.untested]
 
-    assert "Schedulable, deep check Passed)" in node_text(found.nodes[0], found)
+    assert "Schedulable, deep check Passed)" in node_text(found.untested[0], found)
     assert [one["health"] for one in documents] == ["Schedulable, deep check Passed", ""]
 
 
@@ -172,7 +202,7 @@ def test_words_of_an_engine_are_data() -> None:
     """No control character reaches a terminal, and no line is added."""
     evil = "n2\x1b[2J\nn3  serving"
     own: dict[str, Any] = dict.fromkeys(("status", "owner", "instance_type"), evil)
-    found = shown_by_engine(Machine(evil, ServiceState.OUT, Holder.OTHER, jobs=(evil,), **own))
+    found = shown_by_engine(Machine(evil, ServiceState.OUT, Holder.OTHER, jobs=(evil,), **own), one_name=evil)
     listed = replace(found, nodes=(), untested=found.nodes)
     texts = text_of(found), fleet_text(listed), fleet_text(found)
 

@@ -37,7 +37,7 @@ def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderS
 
 
 def test_pruning_makes_no_machine_look_better(store: FolderStore) -> None:
-    """The same answer about every machine before and after all that may go has gone, and after the history is folded anew."""
+    """The same answer about every machine before and after all that may go has gone, and after the history is merged anew."""
     for number in range(8):
         report = healthy(3, 2)
         report = wrong_sums(report, "node-1/rank-3") if number in (2, 4) else report

@@ -275,7 +275,7 @@ def machine(service: ServiceState) -> MachineRow:
         (Standing.PROVEN, ServiceState.UNKNOWN, None),
     ],
 )
-def test_the_schedulers_word_is_beside_ours(
+def test_the_engine_s_state_is_beside_ours(
     standing: Standing, service: ServiceState, differs: Disagreement | None
 ) -> None:
     """Where the two contradict each other, that is said."""
