@@ -39,7 +39,7 @@ from tasks.gate.outcome import (
     without_training,
 )
 from tasks.gate.progress import Progress, report_end, report_progress
-from tasks.gate.question import ACTION_TEXTS, AnswerChannel, ApprovalAnswer
+from tasks.gate.question import AnswerChannel, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
@@ -113,7 +113,7 @@ def refused_outcome(
 
 def _refusal_reason(answer: ApprovalAnswer) -> str:
     if answer.note:
-        return f"{answer.by} {ACTION_TEXTS[answer.action]}, but the answer is not valid: {answer.note}"
+        return f"the answer of {answer.by} is not valid: {answer.note}"
     if answer.via is AnswerChannel.NOBODY:
         return answer.reason
     reason = one_line(answer.reason, 300)

@@ -40,7 +40,7 @@ from checks.policy import CheckPolicy, Policy
 MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
 NEVER_WROTE = "it did not start, or it ended before it wrote one"
-AGAIN = "Read this node's log (in logs/ beside the report), then run the gate again."
+AGAIN = "Read this node's log (a gate keeps it in logs/ beside the report), then run the gate again."
 NO_LOG = "Its log is empty: find out what ended its process (the engine's messages, dmesg on the node), then run the gate again."
 MEND = {
     Skip.TOOL_MISSING: "Install the tool on every node (container/Dockerfile installs all tools), or accept the skip in the policy.",

@@ -207,7 +207,7 @@ def write_remedy(verdict: Verdict, context: VerdictContext) -> None:
 
     for item in gathered(verdict.findings)[:1]:
         remedy, typed = advice(item, verdict, context.place)
-        for line in ([f"do: {one_line(remedy)}"] if remedy else []) + [
+        for line in ([f"Do: {one_line(remedy)}"] if remedy else []) + [
             f"$ {one_line(c, COMMAND)}" for c in typed
         ]:
             write_stderr(f"prelaunch: {line}")

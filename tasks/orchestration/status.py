@@ -43,6 +43,7 @@ from tasks.gate.question import ApprovalAction
 from tasks.gate.session import Session
 from tasks.orchestration.artifacts import warn_on_failure
 from tasks.paging.content import title_of
+from tasks.render.context import NO_CONTEXT
 from tasks.render.markdown import escape
 from tasks.store.records import verdict_in
 
@@ -88,7 +89,8 @@ async def publish_state(session: Session, sentence: str = RUNS) -> None:
 async def publish_end(session: Session, outcome: GateOutcome) -> None:
     """Publish how the gate ended."""
     name = session.context.gate.name
-    lines = outcome.judged.context.said if outcome.judged else ()
+    context = outcome.judged.context if outcome.judged else NO_CONTEXT
+    lines = (*context.said, *context.costs)
     title = title_of(outcome, name)
     data = {**_about(session), **_end(outcome_json(outcome, name), outcome.code, lines)}
     if session.announcement is None:

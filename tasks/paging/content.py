@@ -112,19 +112,20 @@ def question_of(
 def unreleased_page(page: Notification, failures: tuple[str, ...]) -> Notification:
     """The notification, after a GO, that machines may still run. It is for the owner and is no verdict."""
     title = f"{PAID} {page.gate}: {failures[0]}"
-    return replace(
+    about = replace(
         page, title=title, kind=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR, items=(),
         facts=(("verdict of the gate", page.title), *page.facts),
     )  # fmt: skip
+    return finish_page(about, title)
 
 
 def finish_page(page: Notification, reason: str) -> Notification:
     """The notification with its plain text: what happened, each finding with what to do and what proves it, and where to find more."""
-    first = str(page.answered) if page.answered is not None else reason
-    lines = [first] if first not in page.title else []
+    # The reason of a launch repeats the title, and says who allowed it.
+    launched = page.answered is not None and page.kind in (PageKind.GO, PageKind.OVERRIDDEN)
+    lines = [str(page.answered)] if launched else [reason] if reason not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
-    if page.question is not None and page.question.url:
-        lines += ["Answer in Slack, or in Prefect with the button Resume on the run's page."]
+    lines += [_how_to_answer(page.question)] if page.question is not None else []
     for item in page.items:
         lines += ["", str(item)]
         lines += [f"  Do: {item.remedy}"] if item.remedy else []
@@ -138,6 +139,14 @@ def finish_page(page: Notification, reason: str) -> Notification:
     ]
     lines += ["", *(f"{key[:1].upper()}{key[1:]}: {value}" for key, value in facts)]
     return replace(page, text="\n".join(lines).strip("\n"))
+
+
+def _how_to_answer(question: PendingQuestion) -> str:
+    in_prefect = question.url and not question.repair
+    places = ["in Slack"] * question.by_slack + [
+        "in Prefect, with the button Resume on the run's page"
+    ] * bool(in_prefect)
+    return f"Answer {' or '.join(places)}." if places else "The gate file names nobody who may answer."
 
 
 def title_of(outcome: GateOutcome, name: str) -> str:

@@ -18,7 +18,7 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.findings import Group, remedy_of
-from tasks.render.remedy_commands import NOWHERE, PURPOSES, RemedyContext, commands
+from tasks.render.remedy_commands import NOWHERE, PURPOSES, SSH, RemedyContext, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.tables import counted
@@ -159,7 +159,8 @@ def advice(item: Group, verdict: Verdict, place: RemedyContext) -> tuple[str, tu
     """The remedy, with what its commands do where that is not plain, and the commands."""
     subjects = item.subjects[:TYPED_SUBJECTS]
     matches = [command for subject in subjects for command in commands(item, subject, verdict, place)]
-    parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if matches else "")
+    waits = SSH if any(command.startswith("ssh ") for command in matches) else ""
+    parts = (remedy_of(item, verdict), waits, PURPOSES.get(place.launcher, "") if matches else "")
     return " ".join(part for part in parts if part), tuple(dict.fromkeys(matches))
 
 

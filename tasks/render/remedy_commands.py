@@ -72,6 +72,8 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         (Action.RESET_GPU, Action.REBOOT, Action.REPLACE, Action.INSPECT, Action.CONTACT), (_RELEASE,)
     ),
 }
+# Of commands that begin with ssh: Slurm lets what runs on a drained node go on.
+SSH = "Type the line with ssh once no job runs on the node (squeue -w NODE)."
 _OBEYS = (
     "HyperPod obeys {what} only while NodeRecovery of the cluster is Automatic; otherwise use aws sagemaker "
     "batch-reboot-cluster-nodes or batch-replace-cluster-nodes. A replacement destroys the node's volumes."

@@ -110,8 +110,8 @@ def why(past: PastVerdict) -> Reply:
     items = items_of(verdict, VerdictContext(place=place))
     means = plain(" ".join(filter(None, (explanation(verdict), age))))
     blocks = [marked(f"*{escape(line, 600)}*"), means]
-    for item in items[:FINDINGS]:
-        blocks += finding_blocks(item, line)
+    for number, item in enumerate(items[:FINDINGS]):
+        blocks += finding_blocks(item, "" if number else line)
     more = len(items) - FINDINGS
     blocks += [plain(f"and {more} more findings in the report")] if more > 0 else []
     blocks.append(small_marked(" | ".join(seen)))

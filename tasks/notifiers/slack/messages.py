@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.notifiers.base import MEANING, AnswerLine, Item, Link, Notification, PendingQuestion, Status
+from tasks.notifiers.base import MEANING, PAID, AnswerLine, Item, Link, Notification, PendingQuestion, Status
 from tasks.notifiers.slack.blocks import (
     CONTEXT,
     FALLBACK,
@@ -54,6 +54,8 @@ DOING = {
 }
 # Behind a link to a server on the machine that wrote the message.
 ELSEWHERE = "opens only on the machine that runs this server"
+# Facts that stand before the findings, and are not cut with the last ones.
+FIRST = (MEANING, PAID)
 UNANSWERED = "No answer by then is a refusal."
 CUT = "This message is truncated at Slack's limits. The report has everything."
 # Nothing else may stand in a mention: https://docs.slack.dev/messaging/formatting-message-text#mentioning-users.
@@ -65,7 +67,7 @@ def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     what = "*Override this verdict?*" if question.override else "*Launch in spite of these warnings?*"
     what = f"*Allow this: {escape(question.repair, LINE)}?*" if question.repair else what
     ways = ["with the buttons below"] if question.by_slack else []
-    ways += [_in_prefect(question.url)] if question.url else []
+    ways += [_in_prefect(question.url)] if question.url and not question.repair else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
     text = marked(f"{what} {how} {when(question.deadline)}. {UNANSWERED}")
     text["block_id"] = BLOCK_ID
@@ -134,16 +136,18 @@ def notification_message(page: Notification) -> Message:
     about = escape(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}")
     blocks.append(small_marked(f"{about}, measured {when(page.measured_s)}" if page.measured_s else about))
     blocks += [plain(str(page.answered))] if page.answered else []
-    blocks += [plain(value) for key, value in page.facts if key == MEANING]
+    blocks += [
+        plain(value if key == MEANING else f"{key}: {value}") for key, value in page.facts if key in FIRST
+    ]
     blocks += [] if page.items or page.facts or not page.text else [plain(page.text)]
-    for item in page.items[:ITEMS_SHOWN]:
-        blocks += finding_blocks(item, line)
+    for number, item in enumerate(page.items[:ITEMS_SHOWN]):
+        blocks += finding_blocks(item, "" if number else line)
     more = len(page.items) + page.more_items - ITEMS_SHOWN
     blocks += (
         [small(f"and {counted(more, 'more finding')}: see the thread and the report")] if more > 0 else []
     )
     blocks += [plain("\n".join(page.costs))] if page.costs else []
-    others = [f"{key}: {value}" for key, value in page.facts if key != MEANING and value]
+    others = [f"{key}: {value}" for key, value in page.facts if key not in FIRST and value]
     blocks += [small("\n".join(others))] if others else []
     tail = _tail(page)
     return Message(escape(line, FALLBACK), fit([*blocks, *tail], CUT, len(tail)), _long(page))

@@ -10,7 +10,7 @@ import pytest
 
 from checks.documents.report import load
 from checks.facts.builtin import builtin
-from checks.judge.consequences import marked
+from checks.judge.consequences import OWN_REASONS, marked
 from checks.judge.evidence import AGAIN, NO_LOG
 from checks.judge.verdict import decide
 from checks.model import (
@@ -119,7 +119,7 @@ def test_finding_with_a_reason_of_its_own_follows_from_no_node() -> None:
     assert not any(one.follows for one in decide(nobody, policy, builtin()).findings)
 
 
-@pytest.mark.parametrize("kind", [FindingKind.NO_BASELINE, FindingKind.DRIVER_TOO_OLD, None])
+@pytest.mark.parametrize("kind", [*OWN_REASONS, None])
 def test_finding_that_every_gate_has_follows_from_no_silent_node(kind: FindingKind | None) -> None:
     """Nobody knows what such machines reach, whether all of them report or not; its remedy stays."""
     report, _ = recorded("during_ranks")

@@ -200,8 +200,8 @@ def test_gate_writes_its_first_remedy_as_one_inert_line_to_stderr(capsys: Captur
     write_remedy(hostile, NO_CONTEXT)
     first, second, *more = capsys.readouterr().err.splitlines()
 
-    assert first.startswith("prelaunch: do: Do not train on")
-    assert second.startswith("prelaunch: do: a") and "\x1b" not in second
+    assert first.startswith("prelaunch: Do: Do not train on")
+    assert second.startswith("prelaunch: Do: a") and "\x1b" not in second
     assert [] == more
 
 

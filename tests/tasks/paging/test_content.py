@@ -36,7 +36,7 @@ from tasks.gate.outcome import (
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
-from tasks.notifiers.base import Audience, PageKind, Severity
+from tasks.notifiers.base import Audience, PageKind, PendingQuestion, Severity
 from tasks.notifiers.pagerduty import summary_of
 from tasks.notifiers.slack.messages import notification_message
 from tasks.paging import content
@@ -348,6 +348,41 @@ def test_a_mail_has_remedy_and_evidence_with_each_finding_and_the_report_before_
     assert "  | Its log ends: CUDA error" == lines[at + 2]
     assert text.index("\nReport: ") < text.index("\nGate file: ") < text.index("\nGate id: bravo-1")
     assert "Training:" not in text and "Placement:" not in text
+
+
+@pytest.mark.parametrize(
+    ("by_slack", "url", "repair", "line"),
+    [
+        (True, "http://x", "", "Answer in Slack or in Prefect, with the button Resume on the run's page."),
+        (False, "http://x", "", "Answer in Prefect, with the button Resume on the run's page."),
+        (True, "http://x", "reboot n2", "Answer in Slack."),
+        (False, "", "", "The gate file names nobody who may answer."),
+    ],
+)
+def test_a_question_says_where_it_can_be_answered(by_slack: bool, url: str, repair: str, line: str) -> None:
+    """A repair is allowed in Slack alone."""
+    asked = PendingQuestion("run", "k", 1e9, False, url, by_slack, repair)
+
+    assert line in content.finish_page(page(PageKind.QUESTION, question=asked), "").text.splitlines()
+
+
+def test_a_refusal_after_an_approval_says_why_it_refuses() -> None:
+    """The training got other machines, of which nobody had asked."""
+    other = "the training got other machines than those that passed"
+    launched = answered(ApprovalAction.LAUNCH, "a short run")
+    text = content.page_of(
+        page_session(), end(Decision.CANNOT_TELL, SILENT, answer=launched, reason=other)
+    ).text
+
+    assert other == text.splitlines()[0]
+
+
+def test_the_page_about_billed_machines_names_the_verdict() -> None:
+    """Nobody takes it for a refusal."""
+    made = content.unreleased_page(page(PageKind.GO, title="GO bravo: 2 of 2 nodes"), ("the pool of g-1",))
+
+    assert made.title == "MACHINES MAY STILL BE BILLED p5-prod: the pool of g-1"
+    assert "Verdict of the gate: GO bravo: 2 of 2 nodes" in made.text.splitlines()
 
 
 def test_only_a_go_proves_the_nodes_that_it_measured() -> None:

@@ -16,7 +16,7 @@ from checks.model import Action, Answer, Cause, Count, Coverage, Declared, Diges
 from checks.model_details import DeclaredMachine
 from tasks.render.context import advice
 from tasks.render.findings import gathered
-from tasks.render.remedy_commands import COMMANDS, PURPOSES, RemedyContext, commands, engine_of
+from tasks.render.remedy_commands import COMMANDS, PURPOSES, SSH, RemedyContext, commands, engine_of
 
 FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
 
@@ -182,6 +182,14 @@ def test_a_command_that_explains_nothing_by_itself_is_explained(launcher: str) -
     assert (1, f"Replace the node. {PURPOSES[launcher]}") == (len(lines), remedy)
     assert ("Replace the node.", ()) == advice(item, _verdict(finding), RemedyContext("sagemaker"))
     assert "Replace the node." == advice(item, _verdict(finding), RemedyContext("slurm"))[0]
+
+
+def test_a_command_on_a_drained_node_is_for_when_its_jobs_have_ended() -> None:
+    """Slurm lets them go on, and no training of another job is disturbed."""
+    for action, waits in ((Action.INSPECT, True), (Action.RESET_GPU, True), (Action.REPLACE, False)):
+        finding = replace(_finding(action=action), remedy="Look.")
+        (item,) = gathered((finding,))
+        assert waits is (SSH in advice(item, _verdict(finding), RemedyContext("slurm", "p5.48xlarge"))[0])
 
 
 @pytest.mark.parametrize("launcher", ["local", "slurm"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tasks.gate.question import AnswerChannel
-from tasks.notifiers.base import AnswerLine, Audience, Item, Link, Notification, PageKind
+from tasks.notifiers.base import PAID, AnswerLine, Audience, Item, Link, Notification, PageKind
 from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
 from tasks.notifiers.slack.messages import (
     Message,
@@ -62,6 +62,16 @@ def test_a_message_without_findings_shows_its_text() -> None:
 
     assert "- job p5-1-train" in shown(notification_message(bare))
     assert REFUSED.text not in shown(notification_message(REFUSED))
+
+
+def test_machines_that_may_be_billed_are_named_before_the_findings() -> None:
+    """However long those are, and whatever is cut."""
+    items = tuple(item(n, evidence="e" * 9000, commands=("c" * 900,) * 3) for n in range(3))
+    left = replace(REFUSED, items=items, facts=((PAID, "the pool of p5-1"), *REFUSED.facts))
+    text = shown(notification_message(left))
+
+    assert f"{PAID}: the pool of p5-1" in text and "This message is truncated" in text
+    assert 1 == text.count("the pool of p5-1")
 
 
 def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> None:
