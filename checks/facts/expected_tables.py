@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from checks.documents.decode import parse_json
-from checks.facts.gpu_models import GpuModels, RooflinePart
+from checks.facts.peak_rates import GpuModels, RooflinePart
 from checks.facts.provenance import MOST_BYTES, Provenance, rows_of, table_bytes
 from checks.value_types import DecodeError, Range
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from checks.facts.expected_tables import fault_in
-from checks.facts.gpu_models import GpuModels
 from checks.facts.instances import Facts, lacks
+from checks.facts.peak_rates import GpuModels
 from checks.facts.rooflines import Quantity, Roofline, rooflines
 from checks.model import FIRST, Declared
 from checks.policy import CheckPolicy, Over, Policy

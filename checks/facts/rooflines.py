@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from checks.facts.expected_tables import builtin as tables
-from checks.facts.gpu_models import RooflinePart
 from checks.facts.instances import Instance
+from checks.facts.peak_rates import RooflinePart
 
 # AWS EC2 user guide, network bandwidth: 10 Gbit/s for one TCP flow within a cluster placement group (5 outside).
 FLOW_GBPS = 1.25

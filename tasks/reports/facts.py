@@ -12,8 +12,8 @@ from typing import Any
 from checks import facts as folder
 from checks.documents.decode import parse_json
 from checks.facts.durations import devices_of
-from checks.facts.gpu_models import of_model
 from checks.facts.instances import Facts, Instance, is_of_model
+from checks.facts.peak_rates import of_model
 from checks.facts.provenance import KEYS, TABLE, Provenance, every_row
 
 FOLDER = Path(folder.__path__[0])

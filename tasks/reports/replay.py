@@ -61,7 +61,7 @@ def changes(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Change
         one, then, here = now or was, was.level if was else None, now.level if now else None
         if one is not None and then is not here:
             found.append(_change(one, then, here))
-    return tuple(sorted(found, key=_turn))
+    return tuple(sorted(found, key=_sort_key))
 
 
 def _change(finding: Finding, before: Level | None, after: Level | None) -> Change:
@@ -77,7 +77,7 @@ def _by_key(findings: Iterable[Finding]) -> dict[tuple[str, str, str, str], Find
     return {(one.check, one.subject, one.cause.value, matter(one)): one for one in ordered}
 
 
-def _turn(change: Change) -> tuple[object, ...]:
+def _sort_key(change: Change) -> tuple[object, ...]:
     worst = max(level.rank for level in (change.before, change.after) if level is not None)
     return (-worst, change.how, change.check, change.subject, change.cause.value, change.message)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from checks.facts.expected_tables import CollectiveRow, GemmRow, MemoryRow, TransferRow
-from checks.facts.gpu_models import RooflinePart, of_model
 from checks.facts.instances import DECLARED, Facts, Instance
+from checks.facts.peak_rates import RooflinePart, of_model
 from checks.facts.provenance import NumberKind, Provenance
 from checks.probes.collectives.operations import FACTORS
 

@@ -108,7 +108,7 @@ def fleet_of(
     else:
         nodes, unseen = ([replace(node, acts=node.acts[-ACTS:]) for node in some] for some in (nodes, unseen))
     nodes, replaced, unseen, untested = (
-        sorted(some, key=_turn) for some in (nodes, replaced, unseen, untested)
+        sorted(some, key=_sort_key) for some in (nodes, replaced, unseen, untested)
     )
     return Fleet(
         tuple(nodes), tuple(replaced), trend, history.count, now, fresh_s, unseen=tuple(unseen), untested=tuple(untested)
@@ -266,7 +266,7 @@ def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> 
     return replace(node, engine=row.machine, ours=row.ours, differs=differs, shell_command=row.shell)
 
 
-def _turn(node: FleetNode) -> tuple[object, ...]:
+def _sort_key(node: FleetNode) -> tuple[object, ...]:
     """The worst first: by state, then what gets worse, then what was proven longest ago."""
     age = float("inf") if node.proof_age_s is None else node.proof_age_s
     return node.state.rank, not node.differs, not node.trend.worse, -age, node.cluster, natural(node.name)

@@ -11,8 +11,8 @@ import pytest
 from checks.command_line import InputError
 from checks.facts.builtin import builtin
 from checks.facts.expected_tables import fault_in
-from checks.facts.gpu_models import GpuModels
 from checks.facts.instances import Facts
+from checks.facts.peak_rates import GpuModels
 from checks.facts.plausibility import QUANTITIES, bounds, impossible, rates
 from checks.facts.rooflines import FLOW_GBPS, Quantity, bus_gbps, rooflines
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule

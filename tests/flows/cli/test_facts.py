@@ -15,7 +15,7 @@ import pytest
 
 from checks import policy as policies
 from checks.facts.builtin import builtin
-from checks.facts.gpu_models import of_model
+from checks.facts.peak_rates import of_model
 from checks.facts.provenance import KEYS
 from flows.cli import facts
 from flows.cli.main import main

@@ -216,6 +216,17 @@ def test_junit_has_a_case_a_check_and_subject() -> None:
     assert str(len(cases)) == suite.get("tests")
 
 
+def test_junit_keeps_the_remedy_of_a_skipped_check() -> None:
+    """It stands nowhere else in the file."""
+    warned = Finding(
+        Level.WARN, Cause.EVIDENCE, "gpu.inventory", "cluster", "was not measured", "", "Install it."
+    )
+    suite = xml.fromstring(junit(healthy(), replace(verdict_of(healthy()), findings=(warned,)), "local"))
+    (case,) = [one for one in suite.findall("testcase") if one.get("classname") == "gpu.inventory"]
+
+    assert case.find("skipped") is not None and "Install it." in (case.findtext("system-out") or "")
+
+
 CLOCK = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
 
 
