@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from prefect.client.schemas.objects import State
@@ -113,14 +114,19 @@ def open_work(
 
 
 def last_refused(context: GateContext) -> str:
-    """The newest gate of the cluster that condemned a machine, "" if none has. Raises RemedyRejected if a record that may be of such a
-    gate cannot be read, StoreError.
+    """The newest gate of the cluster that condemned a machine, "" if none has. Raises RemedyRejected if the store holds no gate of the
+    cluster or a record that may be of such a gate cannot be read, StoreError.
     """
     cluster, problems = context.gate.cluster.name, list[str]()
-    records = newest_records(context.store, problems)
-    found = next((one.gate_id for one in records if one.cluster == cluster and one.condemned), "")
+    gates = (one for one in newest_records(context.store, problems) if one.cluster == cluster)
+    newest = next(gates, None)
+    found = next((one.gate_id for one in chain(filter(None, [newest]), gates) if one.condemned), "")
     if problems and not found:
         raise RemedyRejected(f"whether a gate has condemned a machine is not known: {problems[0]}")
+    if newest is None:
+        raise RemedyRejected(
+            f"the store holds no gate of cluster {cluster}, so nothing is known of its machines"
+        )
     return found
 
 

@@ -121,13 +121,13 @@ def is_of_model(name: str, model: str) -> bool:
 def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
     """What to say of an instance type that is none of these, without a full stop, and the nearest of them."""
     near = next((known for known in types if name and known.startswith(name)), nearest(name, types))
-    said, every = f"{name!r:.64} is not a known instance type.", f"`prelaunch facts` lists all {len(types)}"
+    problem, hint = f"{name!r:.64} is not a known instance type.", f"`prelaunch facts` lists all {len(types)}"
     if near:
-        return f"{said} {every}", near
+        return f"{problem} {hint}", near
     families = dict.fromkeys(f"{known.partition('.')[0]}.*" if "." in known else known for known in types)
     own = "A machine of your own is described in [cluster.machine] of a gate file, which `prelaunch init --machine` writes; "
     own += "`prelaunch node machine GATE_FILE` makes of it a file that --instance-type takes"
-    return f"{said} Known are {', '.join(families)}; {every}. {own}", None
+    return f"{problem} Known are {', '.join(families)}; {hint}. {own}", None
 
 
 def types_text(types: Sequence[str], declared: str) -> str:

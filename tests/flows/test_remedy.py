@@ -250,11 +250,16 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
 
 
 @pytest.mark.usefixtures("without_prefect")
-def test_a_healthy_cluster_needs_no_repair(tmp_path: Path, machines: TwoMachines, capsys: Captured) -> None:
-    """No gate of it has condemned a machine, which is no error in any mode; where a record cannot be read, nobody knows that."""
+def test_a_healthy_cluster_needs_no_repair(
+    tmp_path: Path, engine: Engine, machines: TwoMachines, capsys: Captured
+) -> None:
+    """No gate of it has condemned a machine, which is no error in any mode; without a gate, or a record of one, nobody knows that."""
+    engine.parts = ["healthy"]
     said = "no gate of cluster test has condemned a machine, so there is nothing to repair"
     for mode, printed in ((ACTS, f"NothingToDo: {said}"), ("", said)):
         path = gate_file(tmp_path / str(len(mode)), mode)
+        assert 2 == main(["repair", "run", str(path)]) and "holds no gate of" in capsys.readouterr().err
+        gate_it(path)
         assert 0 == main(["repair", "run", str(path)])
         assert printed == capsys.readouterr().out.splitlines()[-1]
         FolderStore(path.parent / "store").put("records/test-20260101-000000-1616.json", b"{")

@@ -40,16 +40,8 @@ STRIP, NAMED = 30, 20
 NONE = "-"
 # What the first line about an act has, and what a person cannot read.
 IN_HEAD = (
-    "node",
-    "rung",
-    "number",
-    "state",
-    "intended_at",
-    "changed_at",
-    "measured_at",
-    "finding",
-    "gate_id",
-)
+    "node", "rung", "number", "state", "intended_at", "changed_at", "measured_at", "finding", "gate_id",
+)  # fmt: skip
 MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
     "node", "cluster", "state", "last proof", "last gates", "open", "gets worse", "changed", "engine",
@@ -289,13 +281,13 @@ def act_words(act: Act) -> str:
 def engine_text(node: FleetNode) -> str:
     """The engine's state of the node, and how it contradicts our records."""
     if node.engine is None:
-        text, words = "does not know the node", ""
+        text, details = "does not know the node", ""
     else:
         text = node.engine.service.value
-        words = ", ".join(filter(None, (node.engine.status, node.engine.engine_health)))
+        details = ", ".join(filter(None, (node.engine.status, node.engine.engine_health)))
     differs = f"; DIFFERS: {node.differs.value}" if node.differs else ""
     called = f"{node.engine_node}: " if node.engine_node else ""
-    return f"{called}{text}{f' ({words})' if words else ''}{differs}"
+    return f"{called}{text}{f' ({details})' if details else ''}{differs}"
 
 
 def _engine_details(node: FleetNode) -> Iterator[str]:
@@ -304,9 +296,9 @@ def _engine_details(node: FleetNode) -> Iterator[str]:
     if machine is None:
         return
     if machine.holder is not Holder.NOBODY:
-        who = machine.owner if machine.holder is Holder.OTHER else str(machine.mark or "")
+        holder = machine.owner if machine.holder is Holder.OTHER else str(machine.mark or "")
         since = "" if machine.since is None else f" since {time_text(machine.since)}"
-        yield f"held by {who or machine.holder.value}{since}"
+        yield f"held by {holder or machine.holder.value}{since}"
     jobs = ", ".join(machine.jobs)
     texts = {"jobs": jobs, "instance type": machine.instance_type, "shell": node.shell_command}
     yield from (f"{name}: {text}" for name, text in texts.items() if text)

@@ -19,15 +19,9 @@ SAFE = (
 )  # fmt: skip
 # dcgm.health sets watches in the host engine; the others load the machine, or fail on every GPU that is in use.
 NEVER = {
-    "dcgm.health",
-    "dcgm.diag",
-    "gpu.processes",
-    "gpu.utilisation",
-    "cpu.stress",
-    "memory.stress",
-    "disk.io",
-    "nccl.tests",
-}
+    "dcgm.health", "dcgm.diag", "gpu.processes", "gpu.utilisation",
+    "cpu.stress", "memory.stress", "disk.io", "nccl.tests",
+}  # fmt: skip
 # What these checks measure at one moment; all else that they judge is counted between the start of a run and its end.
 STATES = {
     ("dcgm.health", "driver_failures"), ("dcgm.health", "gpus_missing"), ("dcgm.xid_events", "earlier"),
