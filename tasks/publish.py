@@ -14,9 +14,11 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, cast
 from urllib.parse import quote
 
 from prefect import task
@@ -43,9 +45,6 @@ from tasks.render.headline import headline
 from tasks.render.html import html
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.seed_report import with_seed_tables
-from tasks.reports.fleet.page import fleet_page
-from tasks.reports.fleet.reading import page_link, read_fleet
-from tasks.reports.trend import TrendContext, past_of
 from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.layout import fleet_key, html_key, policy_key, report_key, summary_key, verdict_key
@@ -59,6 +58,17 @@ LOG = logging.getLogger("prelaunch")
 URL = ":/?#@!$&'()*+,;=%~"
 # A launch does not wait for longer than this for a page about other gates.
 FLEET_S = 5.0
+# What a gate does beside its verdict, in packages that it does not import.
+EXTRAS = {
+    "trend": "tasks.reports.trend:past_of",
+    "nodes page": "tasks.reports.fleet.reading:cluster_page",
+    "mlflow": "tasks.reports.mlflow.export:export_report",
+}
+
+
+def extra(name: str) -> Callable[..., Any]:
+    """The function of that name, imported now. Its failure changes no verdict: the caller logs it."""
+    return cast(Callable[..., Any], resolve_name(EXTRAS[name]))
 
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
@@ -270,14 +280,9 @@ def _put_verdict(context: GateContext, gate_id: str, judged: JudgedReport) -> No
 def keep_fleet_page(session: Session) -> None:
     """Store the page about all nodes of the cluster. That it could not be made in time is logged."""
     store, cluster = session.context.store, session.context.gate.cluster.name
-
-    def rendered() -> str:
-        fleet = read_fleet(store, time.time(), cluster=cluster, whole=False)
-        own = fleet_key(cluster)
-        return fleet_page(fleet, lambda gate_id: page_link(store, html_key(gate_id), own), f"Fleet {cluster}")
-
     try:
-        page = limited(FLEET_S, rendered)
+        page_of = extra("nodes page")
+        page = limited(FLEET_S, lambda: page_of(store, cluster, time.time()))
         store.put(fleet_key(cluster), page.encode("utf-8", "backslashreplace"))
     except Exception as error:  # noqa: BLE001 - a page about other gates keeps no verdict from being published
         LOG.warning("the page about the nodes of %s was not made: %s", cluster, error)
@@ -298,15 +303,15 @@ def write_locally(session: Session, judged: JudgedReport) -> str:
 
 
 def _past(session: Session, judged: JudgedReport) -> GateHistory:
-    context = session.context
-    this = TrendContext(
-        session.gate_id, context.gate.cluster.name, judged.report, judged.verdict.digests.report, context.policy,
-        judged.verdict.digests,
-    )  # fmt: skip
+    context, cluster = session.context, session.context.gate.cluster.name
+    report = replace(judged.report, gate_id=session.gate_id)
     try:
-        return past_of(context.store, this, ends=end_marks)
+        past = extra("trend")(
+            context.store, report, judged.verdict.digests, context.policy, cluster, end_marks
+        )
+        return cast(GateHistory, past)
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
-        LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
+        LOG.warning("the trend of %s could not be made: %s", cluster, error)
         problem = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
         return GateHistory(problems=(problem,))
 
@@ -323,13 +328,12 @@ async def export_report(session: Session, judged: JudgedReport) -> None:
 
 def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
     """A server that fails changes no verdict, and costs a few seconds."""
-    from tasks.reports.mlflow.export import export
-    from tasks.reports.mlflow.run import run_of
-
-    table = session.context.gate.mlflow
+    table, policy = session.context.gate.mlflow, session.context.policy
     try:
-        mlflow_run = run_of(judged.report, judged.verdict, session.context.policy, session.gate_id)
-        LOG.info("logged in MLflow: %s", export(mlflow_run, table.uri, table.experiment_name))
+        place = extra("mlflow")(
+            judged.report, judged.verdict, policy, session.gate_id, table.uri, table.experiment_name
+        )
+        LOG.info("logged in MLflow: %s", place)
     except Exception as error:  # noqa: BLE001 - whatever another program does, the verdict is in the store already
         LOG.warning("the report is stored, but not in MLflow: %s", error)
 

@@ -12,7 +12,8 @@ from checks.judge.baseline.learn import LEAST_VALUES, learn
 from flows.cli.fleet import say_cluster
 from flows.cli.output import json_text, rejection, write_result, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_cluster, add_force, add_format, add_reports
-from tasks.reports.baseline import cases_of, read_baseline, require_free
+from tasks.gate_file.references import read_baseline
+from tasks.reports.baseline import cases_of, require_free
 from tasks.reports.command_line import write_file
 from tasks.reports.listings import baseline_text
 from tasks.reports.read import policy_of

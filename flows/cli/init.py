@@ -167,4 +167,4 @@ def _require_accepted(file: Path, text: str) -> None:
         try:
             plans_of(open_gate_context(GateRequest(gate_file=tried.name)), 0)
         except GateFileError as error:
-            raise InputError(str(file), error.message, error.path, error.nearest) from error
+            raise InputError(file, error.message, error.path, error.nearest) from error

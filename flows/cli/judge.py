@@ -18,9 +18,9 @@ from flows.cli.output import (
 )
 from flows.cli.shared_arguments import add_baseline, add_policy, add_store_of_ids
 from tasks.gate_file.cost_terms import cost_json
+from tasks.gate_file.references import read_baseline
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
-from tasks.reports.baseline import read_baseline
 from tasks.reports.gate_folder.decision import own_decision_json
 from tasks.reports.read import JudgedFile, exit_code, judge_file, policy_of, results_of, worst_code
 from tasks.reports.store_argument import report_named

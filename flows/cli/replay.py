@@ -10,7 +10,7 @@ from checks.facts.builtin import builtin
 from flows.cli.fleet import say_cluster
 from flows.cli.output import write_result, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_baseline, add_cluster, add_format, add_policy, add_store
-from tasks.reports.baseline import read_baseline
+from tasks.gate_file.references import read_baseline
 from tasks.reports.listings import gate_text
 from tasks.reports.read import policy_of
 from tasks.reports.replay import ReplayResult, ReplayTotals, replay

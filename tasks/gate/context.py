@@ -35,11 +35,10 @@ from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_known_type, require_own_machine, topology_of, unfit_line
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
-from tasks.gate_file.references import options_from, policies_in, read_policy
+from tasks.gate_file.references import options_from, policies_in, read_baseline, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 from tasks.launchers.registry import kernel_log_of, kinds_with, launcher_for, options_of
-from tasks.reports.baseline import read_baseline
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.open import absolute, is_remote, open_store

@@ -1,4 +1,4 @@
-"""Reads policy files: the one that an operator named, or the shipped one for an instance type.
+"""Reads policy files, the one that an operator named or the shipped one for an instance type, and baselines.
 
 A file of another kind (a report, a baseline, a gate file) is recognised by the keys at its top, so that the error names its kind.
 """
@@ -17,6 +17,8 @@ from checks.documents.nearest import nearest
 from checks.facts.builtin import builtin
 from checks.facts.instances import types_text
 from checks.facts.plausibility import impossible
+from checks.judge.baseline.bands import BASELINE_BYTES, Baseline
+from checks.judge.baseline.bands import load as load_baseline
 from checks.model import Declared
 from checks.policy import Policy, load
 from checks.value_types import DecodeError
@@ -56,6 +58,7 @@ def _keys(data: bytes) -> frozenset[str]:
 
 SHIPPED = Path(__file__).resolve().parents[2] / "deployments" / "policies"
 POLICY_BYTES = 1 << 20
+LEARN = "prelaunch fleet baseline learn REPORT... --out FILE"
 
 
 def options_from(here: Path, options: Mapping[str, object]) -> dict[str, object]:
@@ -101,11 +104,7 @@ def reference(path: Path, here: Path) -> str:
 
 def read_policy(path: Path) -> Policy:
     """The policy in a TOML or JSON file. Raises InputError, also for a floor above what a type's parts can do."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(POLICY_BYTES + 1)
-    except OSError as error:
-        raise InputError(path, f"it cannot be read ({error.strerror}). Name another policy file.") from error
+    data = _bytes_of(path, POLICY_BYTES, "Name another policy file.")
     try:
         return _policy(data, path.suffix.lower() == ".json")
     except DecodeError as error:
@@ -158,3 +157,23 @@ def _table(data: bytes, is_json: bool) -> object:
     if len(data) > POLICY_BYTES:
         raise DecodeError(f"more than the {POLICY_BYTES} bytes that are read")
     return parse_json(data, POLICY_BYTES) if is_json else tomllib.loads(data.decode("utf-8"))
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline in a file. Raises InputError."""
+    data = _bytes_of(path, BASELINE_BYTES, f"Make one: {LEARN}.")
+    try:
+        return load_baseline(data)
+    except DecodeError as error:
+        document = document_kind(data)
+        if document not in ("", "a baseline"):
+            raise InputError(path, f"it is {document}, not a baseline. Learn one: {LEARN}.") from error
+        raise InputError(path, f"it is not a baseline: {error.reason}.", error.path, error.nearest) from error
+
+
+def _bytes_of(path: Path, most: int, remedy: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise InputError(path, f"it cannot be read ({error.strerror}). {remedy}") from error

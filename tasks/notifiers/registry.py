@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from pkgutil import resolve_name
+from typing import TypeVar, cast
 
 from checks.runner.deadline import NotInTime, limited
 from tasks.gate_file.people import Notify
@@ -17,6 +18,12 @@ from tasks.text.redact import redact
 
 R = TypeVar("R")
 LOG = "log"
+# the table of [notify] -> a class that is made with that table and the NotifierAccess
+NOTIFIERS = {
+    "slack": "tasks.notifiers.slack.notifier:SlackNotifier",
+    "pagerduty": "tasks.notifiers.pagerduty:PagerDutyNotifier",
+    "apprise": "tasks.notifiers.apprise:AppriseNotifier",
+}
 
 
 def guarded(function: Callable[[], R], limit_s: float) -> R:
@@ -37,19 +44,10 @@ def guarded(function: Callable[[], R], limit_s: float) -> R:
 
 def notifier_for(name: str, notify: Notify, means: NotifierAccess) -> Notifier:
     """The notifier for a gate file's tables. It makes no call yet. Raises NotifyError."""
-    if name == "slack" and notify.slack is not None:
-        from tasks.notifiers.slack.notifier import SlackNotifier
-
-        return SlackNotifier(notify.slack, means)
-    if name == "pagerduty" and notify.pagerduty is not None:
-        from tasks.notifiers.pagerduty import PagerDutyNotifier
-
-        return PagerDutyNotifier(notify.pagerduty, means)
-    if name == "apprise" and notify.apprise is not None:
-        from tasks.notifiers.apprise import AppriseNotifier
-
-        return AppriseNotifier(notify.apprise, means)
-    raise NotifyError(f"there is no notifier {name!r} in this gate file. Add [notify.{name}].")
+    table = getattr(notify, name) if name in NOTIFIERS else None
+    if table is None:
+        raise NotifyError(f"there is no notifier {name!r} in this gate file. Add [notify.{name}].")
+    return cast(Notifier, resolve_name(NOTIFIERS[name])(table, means))
 
 
 def notifiers_for(notify: Notify, audience: Audience) -> tuple[str, ...]:

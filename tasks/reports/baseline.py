@@ -1,4 +1,4 @@
-"""Baselines for the command line: the reports that they are learned from, and their JSON files."""
+"""Baselines for the command line: the reports that they are learned from, and the file that they are written to."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from checks.command_line import InputError
 from checks.documents.report import digest
 from checks.documents.report import load as load_report
 from checks.facts.builtin import builtin
-from checks.judge.baseline.bands import BASELINE_BYTES, Baseline, load
 from checks.judge.baseline.learn import ReportCase
 from checks.judge.verdict import decide
 from checks.policy import Policy
 from checks.value_types import DecodeError
-from tasks.gate_file.references import document_kind
 from tasks.reports.command_line import write_file
 from tasks.reports.read import default_policy_of, not_a_report, policy_of
 from tasks.reports.store_argument import inputs_of
@@ -40,28 +38,9 @@ def cases_of(files: Sequence[str], policy: Policy | None, cluster: str | None = 
     return found
 
 
-def read_baseline(path: Path) -> Baseline:
-    """The baseline in a file. Raises InputError."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(BASELINE_BYTES + 1)
-    except OSError as error:
-        message = f"it cannot be read ({error.strerror}). Make one: prelaunch fleet baseline learn REPORT... --out FILE."
-        raise InputError(str(path), message) from error
-    try:
-        return load(data)
-    except DecodeError as error:
-        found = document_kind(data)
-        if found not in ("", "a baseline"):
-            text = f"it is {found}, not a baseline. Learn one: prelaunch fleet baseline learn REPORT... --out FILE."
-            raise InputError(str(path), text) from error
-        message = f"it is not a baseline: {error.reason}."
-        raise InputError(str(path), message, error.path, error.nearest) from error
-
-
 def require_free(path: Path, force: bool) -> None:
     """Raise InputError for a file that is there already, OutputError for one that could not be written."""
     if os.path.lexists(path) and not force:
         message = "the file exists already. Choose another --out, or replace it with --force."
-        raise InputError(str(path), message)
+        raise InputError(path, message)
     write_file(path, None)

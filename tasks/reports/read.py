@@ -195,7 +195,7 @@ def require_policy_for(declared: Declared, policy: Policy, path: Path) -> None:
     if not builtin().are_for(policy.instance_types, declared):
         message = f"the policy {not_for(policy.instance_types, declared.instance_type)}."
         message += " Name another one, or leave --policy out: the shipped one for the type is then taken."
-        raise InputError(str(path), message, "instance_types")
+        raise InputError(path, message, "instance_types")
 
 
 def default_policy_of(instance_type: str, declared: Declared | None = None) -> tuple[Policy, str]:
@@ -236,7 +236,7 @@ def _only_report(folder: Path) -> Path:
     if len(found) == 1:
         return found[0]
     message = f"the folder holds {len(found)} files called {REPORT_FILE}. Name the file to judge."
-    raise InputError(str(folder), message)
+    raise InputError(folder, message)
 
 
 def unjudged_verdict(reason: str) -> Verdict:

@@ -7,7 +7,6 @@ result, so that nobody takes a short history for the complete one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from checks.judge.trend.numbers import gate_numbers
 from checks.judge.trend.time_series import Trend
@@ -31,75 +30,61 @@ SECONDS = 5.0
 Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
 
 
-@dataclass(frozen=True)
-class TrendContext:
-    """The gate that a page is about, with what its report's numbers are compared with.
-
-    `digests` are those of its verdict; without them nothing is compared with the last GO.
-    """
-
-    gate_id: str
-    cluster: str
-    report: Report
-    digest: str
-    policy: Policy
-    digests: Digests | None = None
-
-
 def past_of(
-    store: Store, this: TrendContext, seconds: float = SECONDS, ends: Ends = lambda store, gate_ids: {}
+    store: Store,
+    report: Report,
+    digests: Digests,
+    policy: Policy,
+    cluster: str,
+    ends: Ends = lambda store, gate_ids: {},
 ) -> GateHistory:
-    """The cluster's gates up to this one; `ends` reads how they ended, for those whose answer alone would mislead. Never raises for
-    what a store holds or refuses.
+    """The cluster's gates up to that of this report, whose verdict has the digests. `ends` reads how they ended, for those whose
+    answer alone would mislead. Never raises for what a store holds or refuses.
     """
     try:
-        return limited(seconds, lambda: _past_of(store, this, ends))
+        return limited(SECONDS, lambda: _past_of(store, report, digests, policy, cluster, ends))
     except TimeoutError:
-        text = f"Earlier gates could not be read within {seconds:g} s"
+        text = f"Earlier gates could not be read within {SECONDS:g} s"
     except StoreError as error:
         text = f"Earlier gates could not be read: {error}"
     return GateHistory(problems=(one_line(text, 400),))
 
 
-def _past_of(store: Store, this: TrendContext, ends: Ends) -> GateHistory:
-    known = known_nodes(store, this.cluster, whole=False)
+def _past_of(
+    store: Store, report: Report, digests: Digests, policy: Policy, cluster: str, ends: Ends
+) -> GateHistory:
+    known, own_id = known_nodes(store, cluster, whole=False), report.gate_id
     judged = {gate_id: at for history in known.clusters for gate_id, at in history.gates.items()}
     # The page's gate is the last of those that were judged within one second, which its id does not say.
-    mine = sorted(judged, key=lambda gate_id: (judged[gate_id], gate_id == this.gate_id, gate_id))
-    mine = mine[: mine.index(this.gate_id) + 1] if this.gate_id in judged else mine
+    mine = sorted(judged, key=lambda gate_id: (judged[gate_id], gate_id == own_id, gate_id))
+    mine = mine[: mine.index(own_id) + 1] if own_id in judged else mine
     problems = few(known.problems, 2)
     newest = list(read_records(store, mine[-GATES:], problems))
-    marks, page = ends(store, [record.gate_id for record in newest]), html_key(this.gate_id)
+    marks, page = ends(store, [record.gate_id for record in newest]), html_key(own_id)
     gates = tuple(
         PastGate(
-            r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == this.gate_id, page_link(store, html_key(r.gate_id), page),
+            r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == own_id, page_link(store, html_key(r.gate_id), page),
             marks.get(r.gate_id),
         )
         for r in newest
     )  # fmt: skip
-    own = gate_numbers(replace(this.report, gate_id=this.gate_id), this.digest, this.policy, this.cluster)
+    own = gate_numbers(report, digests.report, policy, cluster)
     earlier = [gate.numbers for gate in known.gates if gate.gate_id in mine]
-    trend = follow([*(one for one in earlier if one.report != this.digest), own])
+    trend = follow([*(one for one in earlier if one.report != digests.report), own])
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return GateHistory(
         gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines),
-        _changed(newest, this, trend), page_link(store, fleet_key(this.cluster), page) if this.cluster else "",
+        _changed(newest, own_id, digests, trend), page_link(store, fleet_key(cluster), page),
     )  # fmt: skip
 
 
-def _changed(mine: Sequence[Record], this: TrendContext, trend: Trend) -> tuple[str, ...]:
+def _changed(mine: Sequence[Record], own_id: str, digests: Digests, trend: Trend) -> tuple[str, ...]:
     """What is another one since the last GO: parts and software of machines, and what the gates were judged with."""
-    goes = [
-        at
-        for at, r in enumerate(mine)
-        if r.answer is Answer.GO and not r.reused and r.gate_id != this.gate_id
-    ]
-    if not goes or this.digests is None:
+    goes = [at for at, r in enumerate(mine) if r.answer is Answer.GO and not r.reused and r.gate_id != own_id]
+    if not goes:
         return ()
-    last, later = mine[goes[-1]].digests, {this.gate_id, *(one.gate_id for one in mine[goes[-1] + 1 :])}
-    pairs = [
-        (name, getattr(last, name), getattr(this.digests, name)) for name in ("policy", "facts", "baseline")
-    ]
+    last, later = mine[goes[-1]].digests, {own_id, *(one.gate_id for one in mine[goes[-1] + 1 :])}
+    pairs = [(name, getattr(last, name), getattr(digests, name)) for name in ("policy", "facts", "baseline")]
     lines = [f"{name} {was or 'none':.12} -> {now or 'none':.12}" for name, was, now in pairs if was != now]
     changes = (
         (machine.name, one) for machine in trend.machines for one in machine.changes if one.gate_id in later

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from textwrap import dedent
 
 import pytest
@@ -12,28 +13,30 @@ from tests.architecture import size
 from tests.architecture.size import PRODUCT, TESTS, Size
 from tests.architecture.tree import Source
 
-# The aim is 66,000 lines of code in at most 600 modules, and 80,000 lines of tests.
-PRODUCT_BUDGET = Size(lines=65_995, modules=561)
-TESTS_LINES = 78_018
+# The aim is 66,000 lines of code in at most 600 modules, of which a gate imports 38,000 lines, and 80,000 lines of tests.
+MODULES = 561
 # So much may be free before the budget has to be lowered: a change that takes lines away keeps them away.
 SLACK = 300
 
 
 @pytest.mark.parametrize(
-    ("folders", "budget"), [(PRODUCT, PRODUCT_BUDGET.lines), (TESTS, TESTS_LINES)], ids=["product", "tests"]
+    ("measure", "budget"),
+    [
+        pytest.param(partial(size.total, *PRODUCT), 65_994, id="product"),
+        pytest.param(partial(size.total, *TESTS), 78_018, id="tests"),
+        pytest.param(size.core, 37_267, id="what a gate imports"),
+    ],
 )
 def test_the_lines_of_code_are_within_the_budget_which_only_goes_down(
-    folders: Sequence[str], budget: int
+    measure: Callable[[], Size], budget: int
 ) -> None:
     """Lower the budget in this file when lines go; `python -m tests.architecture.size` shows where they are."""
-    lines = size.total(*folders).lines
-
-    assert budget - SLACK <= lines <= budget
+    assert budget - SLACK <= measure().lines <= budget
 
 
 def test_the_product_has_no_more_modules_than_the_budget() -> None:
     """A new module needs one that goes."""
-    assert size.total(*PRODUCT).modules <= PRODUCT_BUDGET.modules
+    assert size.total(*PRODUCT).modules <= MODULES
 
 
 def test_blank_lines_comments_and_docstrings_are_no_lines_of_code() -> None:

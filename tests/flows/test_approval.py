@@ -107,8 +107,7 @@ def test_the_form_wants_a_reason_to_launch(tmp_path: Path, engine: Engine) -> No
 
     assert "reason" in said
     assert Decision.REFUSED is outcome.decision
-    why = "Ada (Prefect's form, unverified) refused; node-1, rank 3 computes wrong sums"
-    assert outcome.reason.startswith(why)
+    assert outcome.reason.startswith("Ada (Prefect's form, unverified) refused; node-1, rank 3 computes")
 
 
 def test_approval_without_an_answer_in_time_is_a_refusal(
@@ -134,7 +133,9 @@ def test_only_an_overrider_overrides_a_fail(tmp_path: Path, engine: Engine) -> N
     outcome = asyncio.run(with_slack(path, ADA, ApprovalAction.LAUNCH, form("launch-anyway", approver=ADA)))
 
     assert Decision.REFUSED is outcome.decision
-    assert "is not valid: Prefect's form does not know who answers" in outcome.reason
+    assert (
+        f"of {ADA} (Prefect's form, unverified) is not valid: Prefect's form does not know" in outcome.reason
+    )
     assert f"{outcome.gate_id}-train-1" not in engine.jobs
 
 

@@ -86,8 +86,7 @@ class Site:
 
     def measured(self, result: dict[str, Any]) -> set[str]:
         """Which of the costly checks this gate measured, as its report says."""
-        checks = self.report(result)["checks"]
-        return {name for name in COSTLY if checks[name]["outcomes"] == ["MEASURED"]}
+        return {name for name in COSTLY if self.report(result)["checks"][name]["outcomes"] == ["MEASURED"]}
 
 
 @pytest.fixture

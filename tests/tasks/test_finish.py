@@ -58,6 +58,9 @@ CANNOT_TELL = replace(NO_GO, verdict=replace(NO_GO.verdict, answer=Answer.CANNOT
 PUBLISHED = PublishedReport("report", "html")
 RUNS = LaunchResult(Training(TRAIN_JOB, JobState.RUNNING))
 YES, NO = answer(), answer(ApprovalAction.BLOCK)
+WRONG = "node-1, rank 1 computes wrong sums (12 wrong values in all_reduce)"
+COUNTS = "2 of 2 nodes, 2 of 2 ranks, 17 of 17 observations"
+NO_APPROVER = "the answer of ada (Slack) is not valid: ada is no approver"
 
 
 @pytest.mark.parametrize(
@@ -92,26 +95,25 @@ def test_observe_mode_launches_whatever_the_verdict_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "decision", "code", "word"),
+    ("found", "said", "decision", "code", "reason"),
     [
-        (NO_GO, None, Decision.REFUSED, Exit.NO_GO, "NO-GO"),
-        (CANNOT_TELL, None, Decision.CANNOT_TELL, Exit.CANNOT_TELL, "CANNOT TELL"),
-        (ASK, None, Decision.AWAITING, Exit.NO_GO, "local"),
+        (NO_GO, None, Decision.REFUSED, Exit.NO_GO, f"NO-GO local: {WRONG}"),
+        (CANNOT_TELL, None, Decision.CANNOT_TELL, Exit.CANNOT_TELL, f"CANNOT TELL local: {WRONG}"),
+        (ASK, None, Decision.AWAITING, Exit.NO_GO, "ASK local"),
         (ASK, NO, Decision.REFUSED, Exit.NO_GO, "ada (Slack) refused (it is the clock)"),
-        (GO, NO, Decision.REFUSED, Exit.NO_GO, "ada (Slack) refused"),
+        (GO, NO, Decision.REFUSED, Exit.NO_GO, f"ada (Slack) refused (it is the clock); {COUNTS}"),
         (ASK, answer(via=AnswerChannel.NOBODY, reason="time is up"), Decision.REFUSED, Exit.NO_GO, "time is up"),
-        (ASK, replace(YES, note="ada is no approver"), Decision.REFUSED, Exit.NO_GO, "not valid: ada is no approver"),
+        (ASK, replace(YES, note="ada is no approver"), Decision.REFUSED, Exit.NO_GO, NO_APPROVER),
     ],
 )  # fmt: skip
 def test_a_refusal_says_who_refused(
-    tmp_path: Path, found: Any, said: Any, decision: Decision, code: Exit, word: str
+    tmp_path: Path, found: Any, said: Any, decision: Decision, code: Exit, reason: str
 ) -> None:
     """A person's answer makes it a refusal, whatever is judged by now."""
     outcome = refused_outcome(session(tmp_path), found, PUBLISHED, said, "more")
 
-    assert (decision, code) == (outcome.decision, outcome.code)
+    assert (decision, code, f"{reason} (more)") == (outcome.decision, outcome.code, outcome.reason)
     assert ("report", "html") == (outcome.report, outcome.html)
-    assert word in outcome.reason and outcome.reason.endswith(" (more)")
 
 
 def test_a_gate_that_was_asked_for_a_verdict_only(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from tasks.remediation.model import Act
 from tasks.remediation.records import JournalError, Records
 from tasks.reports.fleet.engine_view import MachineRow, machine_rows
 from tasks.reports.fleet.fleet import Fleet
+from tasks.reports.fleet.page import fleet_page
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.store.base import Store
 from tasks.store.history import known_nodes, rebuild_command
-from tasks.store.layout import REMEDIATION
+from tasks.store.layout import REMEDIATION, fleet_key, html_key
 from tasks.text.inert import browsable, one_line
 
 # A day, as the gates of most clusters are.
@@ -47,6 +48,12 @@ def read_fleet(
     made = fleet_of(known, now, fresh_s, acts, rows, node)
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
+
+
+def cluster_page(store: Store, cluster: str, now: float) -> str:
+    """The page of a cluster's nodes, for its place in the store. Raises StoreError."""
+    fleet, own = read_fleet(store, now, cluster=cluster, whole=False), fleet_key(cluster)
+    return fleet_page(fleet, lambda gate_id: page_link(store, html_key(gate_id), own), f"Fleet {cluster}")
 
 
 def page_link(store: Store, key: str, page: str = "") -> str:

@@ -35,8 +35,7 @@ STRANGER = access("node-1", secret=Secret(bytes(32)))
 def greeted(member: Member) -> tuple[socket.socket, bytes]:
     """A connection of anybody, and the nonce that it was greeted with."""
     link = socket.create_connection((member.address, member.probe_port), timeout=60)
-    nonce = nonce_of(link.recv(GREETING_BYTES, socket.MSG_WAITALL))
-    return link, nonce
+    return link, nonce_of(link.recv(GREETING_BYTES, socket.MSG_WAITALL))
 
 
 def is_cut(link: socket.socket, seconds: float = 5.0) -> bool:

@@ -18,8 +18,7 @@ P5 = "p5.48xlarge"
 
 
 def _findings(report: Report) -> Sequence[Finding]:
-    kind = report.declared.instance_type
-    return decide(report, policy_of(kind), builtin()).findings
+    return decide(report, policy_of(report.declared.instance_type), builtin()).findings
 
 
 def _with_identity(kind: str, *shared: str, unread: str = "") -> Report:

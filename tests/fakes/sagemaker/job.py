@@ -137,5 +137,4 @@ class Job:
 
 
 def _shifted(entry: dict[str, Any], skew_s: float) -> dict[str, Any]:
-    times = {key: entry[key] + skew_s for key in ("StartTime", "EndTime") if key in entry}
-    return entry | times
+    return entry | {key: entry[key] + skew_s for key in ("StartTime", "EndTime") if key in entry}

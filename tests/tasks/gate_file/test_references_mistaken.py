@@ -12,8 +12,7 @@ from checks.documents.report import dump_plain
 from checks.judge.baseline.bands import Baseline, dump
 from checks.judge.verdict import decide
 from checks.value_types import DecodeError
-from tasks.gate_file.references import MOST_FILE_BYTES, document_kind, read_policy
-from tasks.reports.baseline import read_baseline
+from tasks.gate_file.references import MOST_FILE_BYTES, document_kind, read_baseline, read_policy
 from tasks.reports.read import not_a_report
 from tests.sample_reports import FACTS, POLICY, healthy
 

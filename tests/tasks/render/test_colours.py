@@ -76,8 +76,7 @@ def dark() -> dict[str, str]:
 def shades() -> list[tuple[str, str]]:
     """(fill, ink) of each step of a heat map, the slowest first."""
     rule = r"\.h(\d) \{ --fill: (#[0-9a-f]{6}); --ink: (#[0-9a-f]{6}); \}"
-    rules = re.findall(rule, STYLE.read_text("utf-8"))
-    return [(fill, ink) for _, fill, ink in sorted(rules)]
+    return [(fill, ink) for _, fill, ink in sorted(re.findall(rule, STYLE.read_text("utf-8")))]
 
 
 @pytest.mark.parametrize("sight", SIGHTS)

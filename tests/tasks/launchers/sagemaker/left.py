@@ -91,8 +91,7 @@ class Account:
 
     def ended(self, status: str = "Completed", **more: Any) -> dict[str, Any]:
         """The job's end, as SageMaker describes it."""
-        output = {"S3OutputPath": f"s3://{self.bucket}/gates/output"}
-        return ended(status, OutputDataConfig=output, **more)
+        return ended(status, OutputDataConfig={"S3OutputPath": f"s3://{self.bucket}/gates/output"}, **more)
 
     def reads(self) -> int:
         """How many objects were read since the last question."""
