@@ -16,7 +16,6 @@
 #   make wheel      build the wheel into dist/
 #   make release    of a tagged commit: wheel, prelaunch.pyz, notes, SBOM and checksums into dist/
 #   make pictures   make the pictures of docs/ anew, or those in PICTURES; it takes minutes
-#   make licences   list the licence of everything that is installed; it needs no network
 #   make audit      list the known vulnerabilities of what is installed; it fails if it could not look them up
 #   make clean      remove .venv and every cache
 #
@@ -41,7 +40,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check quick pure lint test-long anywhere mutants format docs setup parallelcluster freeze wheel release pictures licences audit clean
+.PHONY: gate test check quick pure lint test-long anywhere mutants format docs setup parallelcluster freeze wheel release pictures audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -125,11 +124,8 @@ release: .venv/all
 pictures: .venv/all .venv/system
 	nice $(BIN)/python -m tests.browser.pictures docs $(PICTURES)
 
-licences: .venv/all
-	@$(BIN)/python -m tests.architecture.installed licences
-
 audit: .venv/all
-	@$(BIN)/python -m tests.architecture.installed audit
+	@$(BIN)/python -m tests.architecture.installed
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

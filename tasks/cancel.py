@@ -190,7 +190,7 @@ def end_run_from_outside(request: GateRequest, flow_run_id: str, cancelled: bool
     context = open_gate_context(request)
     held = leases.lease_of_run(context.store, flow_run_id)
     unended = end_run(request, flow_run_id)
-    if held is None or not cancelled:
+    if held is None or unended is None or not cancelled:
         return
     try:
         if context.store.get(outcome_key(held.lease.gate_id)) is None:

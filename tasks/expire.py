@@ -7,17 +7,17 @@ import time
 
 from prefect.client.orchestration import get_client
 
-from checks.documents.report import dump_plain
 from checks.value_types import DecodeError
 from tasks.finish import refused_outcome
 from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.jobs import cancel_jobs
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
 from tasks.gate.lease.renewal import LeaseRenewal
-from tasks.gate.outcome import Ending, GateOutcome, outcome_summary, with_ending, without_training
+from tasks.gate.outcome import Ending, GateOutcome, keep_outcome, with_ending, without_training
 from tasks.gate.question import ApprovalAnswer, expired_answer, nobodys_answer, read_question
 from tasks.gate.record.request import kept_request
-from tasks.gate.session import Session, cancel_jobs
+from tasks.gate.session import Session
 from tasks.gate_file.read import GateFileError
 from tasks.judge import judge_again
 from tasks.orchestration.run_state import run_is_final
@@ -72,7 +72,7 @@ def close_expired_gate(context: GateContext, lease: Lease, reason: str = ENDED) 
     if outcome.judged is not None and outcome.judged.context.training:
         store_pages(session, outcome.judged)
     send_notification(session, outcome)
-    context.store.put(outcome_key(lease.gate_id), dump_plain(outcome_summary(outcome)))
+    keep_outcome(context.store, outcome, outcome.code, own.gate.cluster.name)
 
 
 def _own(context: GateContext, lease: Lease) -> GateContext:

@@ -13,7 +13,6 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
-from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.judge.verdict import unstored
 from checks.model import Answer, Level
@@ -21,7 +20,7 @@ from tasks import judge
 from tasks.approve import needs_approval
 from tasks.collect import has_trained
 from tasks.gate.blocking_calls import opaque, run_to_end
-from tasks.gate.lease.lease import TRAIN, LeaseError, LeaseHeld
+from tasks.gate.lease.lease import TRAIN, LeaseError, LeaseHeld, taken_over
 from tasks.gate.outcome import (
     MAY_HAVE_STARTED,
     REFUSALS,
@@ -32,7 +31,7 @@ from tasks.gate.outcome import (
     JudgedReport,
     Training,
     ended_otherwise,
-    outcome_summary,
+    keep_outcome,
     refusal_decision,
     with_billed,
     with_ending,
@@ -64,7 +63,6 @@ from tasks.paging.content import title_of
 from tasks.publish import PublishedReport, may_have_launched, publish_ending, published_report, with_past
 from tasks.render.headline import basis, headline
 from tasks.store.base import StoreError
-from tasks.store.layout import outcome_key
 from tasks.text.inert import one_line
 from tasks.text.redact import redact
 
@@ -300,16 +298,23 @@ async def finish_gate(session: Session, outcome: GateOutcome) -> State[Any]:
             await run_to_end(judge.void_pass, session)  # a PASS whose training failed proves less than it did
     except StoreError as error:
         LOG.error("an older PASS could not be voided: %s", error)
-    try:
-        cluster = session.context.gate.cluster.name
-        record = dump_plain({**outcome_summary(outcome), "cluster": cluster, "told": delivery})
-        await run_to_end(session.context.store.put, outcome_key(outcome.gate_id), record)
-    except StoreError as error:
-        LOG.error("the outcome could not be stored: %s", error)
+    await run_to_end(_keep_outcome, session, outcome, delivery)
     await publish_end(session, outcome)
     emit_end(session, outcome)
     report_end(outcome)
     return failed_state(outcome, name)
+
+
+def _keep_outcome(session: Session, outcome: GateOutcome, delivery: object) -> None:
+    """Keep the outcome, unless another run has taken over the gate, whose end is that of the other run."""
+    store, lease = session.context.store, session.renewal.lease
+    try:
+        run, is_lost = lease.owner.flow_run_id, session.renewal.lost.is_set()
+        if is_lost and taken_over(store, lease.cluster, outcome.gate_id, run):
+            return
+        keep_outcome(store, outcome, outcome.code, lease.cluster, delivery)
+    except (LeaseError, StoreError) as error:
+        LOG.error("the outcome could not be stored: %s", error)
 
 
 def with_possible_training(session: Session, outcome: GateOutcome) -> GateOutcome:

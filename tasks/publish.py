@@ -14,11 +14,10 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, cast
 from urllib.parse import quote
 
 from prefect import task
@@ -58,17 +57,10 @@ LOG = logging.getLogger("prelaunch")
 URL = ":/?#@!$&'()*+,;=%~"
 # A launch does not wait for longer than this for a page about other gates.
 FLEET_S = 5.0
-# What a gate does beside its verdict, in packages that it does not import.
-EXTRAS = {
-    "trend": "tasks.reports.trend:past_of",
-    "nodes page": "tasks.reports.fleet.reading:cluster_page",
-    "mlflow": "tasks.reports.mlflow.export:export_report",
-}
-
-
-def extra(name: str) -> Callable[..., Any]:
-    """The function of that name, imported now. Its failure changes no verdict: the caller logs it."""
-    return cast(Callable[..., Any], resolve_name(EXTRAS[name]))
+# What a gate does beside its verdict, in packages that it does not import: each is a name for `resolve_name`.
+TREND = "tasks.reports.trend:past_of"
+NODES_PAGE = "tasks.reports.fleet.reading:cluster_page"
+MLFLOW = "tasks.reports.mlflow.export:export_report"
 
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
@@ -88,9 +80,10 @@ def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
     """
     if judged.reused:
         return
+    cluster = session.context.rows_cluster or record.cluster
     try:
         gate_nodes = rows_of(
-            judged.report, judged.verdict, session.context.policy, record.gate_id, record.judged_at, record.cluster
+            judged.report, judged.verdict, session.context.policy, record.gate_id, record.judged_at, cluster
         )  # fmt: skip
         keep_rows(session.context.store, gate_nodes)
     except Exception as error:  # noqa: BLE001 - whatever a report does to it: no verdict hangs on what a page shows later
@@ -281,7 +274,7 @@ def keep_fleet_page(session: Session) -> None:
     """Store the page about all nodes of the cluster. That it could not be made in time is logged."""
     store, cluster = session.context.store, session.context.gate.cluster.name
     try:
-        page_of = extra("nodes page")
+        page_of = resolve_name(NODES_PAGE)
         page = limited(FLEET_S, lambda: page_of(store, cluster, time.time()))
         store.put(fleet_key(cluster), page.encode("utf-8", "backslashreplace"))
     except Exception as error:  # noqa: BLE001 - a page about other gates keeps no verdict from being published
@@ -306,10 +299,10 @@ def _past(session: Session, judged: JudgedReport) -> GateHistory:
     context, cluster = session.context, session.context.gate.cluster.name
     report = replace(judged.report, gate_id=session.gate_id)
     try:
-        past = extra("trend")(
+        past: GateHistory = resolve_name(TREND)(
             context.store, report, judged.verdict.digests, context.policy, cluster, end_marks
         )
-        return cast(GateHistory, past)
+        return past
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", cluster, error)
         problem = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
@@ -330,7 +323,7 @@ def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
     """A server that fails changes no verdict, and costs a few seconds."""
     table, policy = session.context.gate.mlflow, session.context.policy
     try:
-        place = extra("mlflow")(
+        place = resolve_name(MLFLOW)(
             judged.report, judged.verdict, policy, session.gate_id, table.uri, table.experiment_name
         )
         LOG.info("logged in MLflow: %s", place)

@@ -29,10 +29,9 @@ from tasks.expire import expire_question
 from tasks.gate.blocking_calls import opaque, run_to_end
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import LeaseError, LeaseLost, taken_over
-from tasks.gate.lease.owner import this_process
+from tasks.gate.lease.lease import LeaseError, taken_over
 from tasks.gate.lease.renewal import LOOK_S, RunLiveness, liveness_of
-from tasks.gate.session import cancel_jobs
+from tasks.gate.session import end_held_jobs
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import LaunchError
 from tasks.notifiers.base import PageKind
@@ -309,14 +308,6 @@ def _end_jobs(context: GateContext, flow_run_id: str) -> str:
     held = leases.lease_of_run(context.store, flow_run_id)
     if held is None:
         return ""
-    try:
-        mine = leases.resume(context.store, held, this_process(flow_run_id), time.time())
-    except LeaseLost:
+    if not end_held_jobs(context.store, held):
         return "another gate has taken over its jobs"
-    try:
-        cancel_jobs(mine.lease)
-    except LaunchError:
-        leases.resume(context.store, mine, held.lease.owner, time.time())  # whoever looks next finds it dead
-        raise
-    leases.release(context.store, mine)
     return f"its jobs were ended, cluster {held.lease.cluster} is free"

@@ -34,7 +34,8 @@ def retest_context(context: GateContext, case: Case, retest: Retest) -> GateCont
     """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough and as long as that takes; it pages nobody
     and asks nobody, and measures everything itself.
 
-    Its cluster has a name of its own, so that gates of the cluster go on meanwhile. Raises LaunchRejected.
+    Its cluster has a name of its own, so that gates of the cluster go on meanwhile; what it says of nodes counts for theirs. Raises
+    LaunchRejected.
     """
     gate = context.gate
     mark = digest(f"{case.gate_id} {case.node}".encode())[:8]
@@ -71,8 +72,9 @@ def retest_context(context: GateContext, case: Case, retest: Retest) -> GateCont
     names = launcher.node_names(declared.nodes)
     measured = changed.declared(names, context.declared.kernel_log)
     return replace(
-        context, gate=changed, engine=engine, launcher=launcher, declared=measured, certifies=False
-    )
+        context, gate=changed, engine=engine, launcher=launcher, declared=measured, certifies=False,
+        rows_cluster=gate.cluster.name,
+    )  # fmt: skip
 
 
 async def run_retest(context: GateContext, gate: Gate, case: Case, retest: Retest) -> Rechecked:

@@ -10,7 +10,7 @@ from typing import Annotated
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION, Action, Cause, Level
-from checks.value_types import Range
+from checks.value_types import SPARSE, Range
 
 FILE_BYTES = 16 << 20
 # Beyond these the gravest and oldest are kept, and the others are counted. Of texts as long as this all of them fit into the file.
@@ -55,7 +55,8 @@ class OpenFinding:
 
     `message` is the finding's sentence and `remedy` what to do; `is_predicate` as in Finding. `by` is who found it first: "watch", or
     a gate's id. `opened_at` and `seen_at` are Unix times, the first and the last at which it was found; `since` is the earliest time
-    at which it can have happened, 0.0 for what is a state and no event. `boot_id` is the boot in which it was last found.
+    at which it can have happened, 0.0 for what is a state and no event. `boot_id` is the boot in which it was last found. A gate has
+    to compare at least `compared_nodes` nodes to find it again; 0 if it was found without others.
     """
 
     key: FindingKey
@@ -69,6 +70,7 @@ class OpenFinding:
     seen_at: Moment
     since: Moment
     boot_id: str
+    compared_nodes: Number = field(default=0, metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import lt
 from typing import Any
@@ -31,7 +31,7 @@ from checks.model import (
     rank_subject,
 )
 from checks.model_details import Contents, Unmeasured
-from checks.policy import RELATIVE, CheckPolicy
+from checks.policy import RELATIVE, CheckPolicy, Over
 from checks.value_types import Range
 
 FAILURES, FINE = "failures", frozenset(("ok", "", None))
@@ -52,19 +52,24 @@ def judge_lists(
     level = Level.FAIL if line.required else Level.WARN
     held = planned.holds or _gpus_of(planned, declared, line)
     short = (found for contents in held for found in _about_contents(contents, planned, records, level))
-    return chain(_about_lengths(records, _labelled(line) | _along(planned.holds, records), level), short)
+    return chain(_about_lengths(planned, records, line, level), short)
 
 
-def _about_lengths(rows: CheckTable, pairs: Collection[tuple[str, str]], level: Level) -> Iterator[Finding]:
-    """Arrays that are not as long as the array of their labels, so that something was not measured."""
-    for metric, names in sorted(pairs):
+def _about_lengths(planned: Planned, rows: CheckTable, line: CheckPolicy, level: Level) -> Iterator[Finding]:
+    """Arrays that are not as long as the array of their labels, so that something was not measured; a value alone that had to be a
+    list has the length 1.
+    """
+    lists = {rule.metric for rule in line.rules if (rule.each or rule.at) and rule.over is not Over.EXPECTED}
+    for metric, names in sorted(_labelled(line) | _along(planned.holds, rows)):
         columns = rows.column(metric), rows.column(names)
         whole = all(set(map(type, column)) == {tuple} for column in columns)
         if whole and [*map(len, columns[0])] == [*map(len, columns[1])]:  # type: ignore[arg-type]
             continue
         for index, (values, labels) in enumerate(zip(*columns, strict=True)):
-            if type(values) is tuple and type(labels) is tuple and len(values) != len(labels):
-                fault = Unmeasured(metric, f"has {len(values)} values for {len(labels)} {names}")
+            is_list = isinstance(values, tuple) or (metric in lists and values is not None)
+            count = len(values) if isinstance(values, tuple) else 1
+            if is_list and isinstance(labels, tuple) and count != len(labels):
+                fault = Unmeasured(metric, f"has {count} values for {len(labels)} {names}")
                 yield _finding(rows, index, fault, level)
 
 

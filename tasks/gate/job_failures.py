@@ -12,8 +12,7 @@ from checks.exit_codes import Exit
 from checks.model import unreachable
 from checks.value_types import DecodeError
 from checks.version import BUILD_IMAGE
-from tasks.gate.jobs import JobEnd
-from tasks.gate.session import is_unanswered
+from tasks.gate.jobs import JobEnd, is_unanswered
 from tasks.launchers.base import (
     EngineUnavailable,
     JobState,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from tasks.gate.jobs import is_unanswered
 from tasks.gate.progress import Progress, report_progress
-from tasks.gate.session import Session, is_unanswered
+from tasks.gate.session import Session
 from tasks.launchers.base import JobState, JobStatus, Launcher, Trouble
 from tasks.notifiers.deliver import page_owner
 from tasks.text.redact import redact

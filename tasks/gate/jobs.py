@@ -1,4 +1,4 @@
-"""The two jobs of a gate as a launcher takes them, and their names (pure)."""
+"""The two jobs of a gate as a launcher takes them, and their names; and what is left of the jobs of a lock."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from checks import bundle as bundles
 from checks.bundle import Pass
 from checks.documents.certificates import NO_CERTIFICATES, Certificates
 from checks.model_details import Images
-from tasks.gate.context import GateContext
-from tasks.gate.lease.lease import CHECK, TRAIN
+from tasks.gate.context import GateContext, launcher_of
+from tasks.gate.lease.lease import CHECK, TRAIN, Lease
 from tasks.gate_file.model import Mode
-from tasks.launchers.base import JobSpec, JobStatus, Placement, Work
+from tasks.launchers.base import EngineUnavailable, JobSpec, JobState, JobStatus, LaunchError, Placement, Work
 from tasks.launchers.preflight import training_script
 from tasks.reports.node_reports import NodeReports
 
@@ -189,3 +189,37 @@ def _job(
         work=work,
         instance_type=declared.instance_type,
     )
+
+
+def running_jobs(lease: Lease) -> tuple[str, ...]:
+    """Which jobs of a lock still run, asked of the launcher that it names.
+
+    Raises EngineUnavailable if it does not answer: a job that is not seen may run.
+    """
+    launcher = launcher_of(lease.engine)
+    going = (JobState.PENDING, JobState.RUNNING)
+    statuses = {job: launcher.state(job) for job in lease.jobs}
+    for job, status in statuses.items():
+        if is_unanswered(status):
+            raise EngineUnavailable(
+                f"cluster {lease.cluster}: {lease} is gone, and whether its job {job} runs is not known: "
+                f"{status.detail}. Nothing was started: try again."
+            )
+    return tuple(job for job, status in statuses.items() if status.state in going)
+
+
+def is_unanswered(status: JobStatus) -> bool:
+    """Whether the engine did not say what became of the job, not even that there is none."""
+    return status.state is JobState.UNKNOWN and not status.absent
+
+
+def cancel_jobs(lease: Lease) -> None:
+    """End every job of a lock, and let its machines go. Each is tried; a LaunchError names all that failed."""
+    launcher, failures = launcher_of(lease.engine), []
+    for job in lease.jobs:
+        try:
+            launcher.cancel(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other job is ended all the same
+            failures.append(error)
+    if failures:
+        raise LaunchError(" ".join(map(str, failures)))

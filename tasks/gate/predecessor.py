@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.cancellation import StopWatch
+from tasks.gate.jobs import is_unanswered
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate.progress import Progress, report_progress
-from tasks.gate.session import Session, is_unanswered
+from tasks.gate.session import Session
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus
 
 

@@ -15,8 +15,8 @@ from typing import Protocol
 from uuid import UUID
 
 from checks.documents.certificates import NO_CERTIFICATES
-from tasks.gate.context import GateContext, launcher_of, open_gate_context
-from tasks.gate.jobs import job_tags, new_gate_id
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.jobs import cancel_jobs, job_tags, new_gate_id, running_jobs
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import CHECK, TRAIN, TTL_S, HeldLease, Lease, LeaseError, LeaseLost
 from tasks.gate.lease.owner import this_process
@@ -27,9 +27,9 @@ from tasks.gate.question import ApprovalAnswer
 from tasks.gate.record.request import keep_request, require_names, require_strict_policy
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
-from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
+from tasks.launchers.base import JobStatus, LaunchError, Placement
 from tasks.notifiers.deliver import still_paid
-from tasks.store.base import StoreError
+from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 
 LOG = logging.getLogger("prelaunch")
@@ -202,7 +202,11 @@ class Session:
         return self.renewal.change(trainings=self.renewal.lease.trainings + 1)
 
     def release_machines(self) -> None:
-        """Release the machines that are kept for a training which will not start. Machines that may still be kept are reported."""
+        """Release the machines that are kept for a training which will not start, unless another run has the lock, and with it the
+        machines. Machines that may still be kept are reported.
+        """
+        if self._kept_since and not self._ours():
+            return
         for job in tuple(self._kept_since):
             try:
                 reply = self.context.launcher.release(job)
@@ -323,67 +327,45 @@ def _come_back(
         on_expired(context, held.lease, reason)
         end_run(request, flow_run_id)
         raise LeaseLost(f"{held.lease.gate_file}: {reason}. Nothing was launched. Start a new run.")
-    for _ in range(20):
-        # The process that waited may still renew it, for a moment.
-        try:
-            return leases.resume(context.store, held, this_process(flow_run_id), time.time())
-        except LeaseLost:
-            held = leases.lease_of_run(context.store, flow_run_id) or held
     return leases.resume(context.store, held, this_process(flow_run_id), time.time())
 
 
-def running_jobs(lease: Lease) -> tuple[str, ...]:
-    """Which jobs of a lock still run, asked of the launcher that it names.
-
-    Raises EngineUnavailable if it does not answer: a job that is not seen may run.
+def end_held_jobs(store: Store, held: HeldLease) -> bool:
+    """End the jobs of a dead run, and release its machines and its lock. The lock is ours meanwhile, so that no gate adopts a job that
+    is being ended. False where another gate has taken it over. Raises LaunchError, StoreError; then it is the dead run's lock again.
     """
-    launcher = launcher_of(lease.engine)
-    going = (JobState.PENDING, JobState.RUNNING)
-    statuses = {job: launcher.state(job) for job in lease.jobs}
-    for job, status in statuses.items():
-        if is_unanswered(status):
-            raise EngineUnavailable(
-                f"cluster {lease.cluster}: {lease} is gone, and whether its job {job} runs is not known: "
-                f"{status.detail}. Nothing was started: try again."
-            )
-    return tuple(job for job, status in statuses.items() if status.state in going)
+    try:
+        mine = leases.resume(store, held, this_process(held.lease.owner.flow_run_id), time.time())
+    except LeaseLost:
+        return False
+    renewal = LeaseRenewal(store, mine)
+    renewal.start()
+    try:
+        cancel_jobs(mine.lease)
+    except LaunchError:
+        renewal.park()
+        with _logged("the lock of the dead run still bears the name of this process"):
+            renewal.change(owner=held.lease.owner)
+        raise
+    renewal.release()
+    return True
 
 
-def is_unanswered(status: JobStatus) -> bool:
-    """Whether the engine did not say what became of the job, not even that there is none."""
-    return status.state is JobState.UNKNOWN and not status.absent
-
-
-def cancel_jobs(lease: Lease) -> None:
-    """End every job of a lock, and let its machines go. Each is tried; a LaunchError names all that failed."""
-    launcher, failures = launcher_of(lease.engine), []
-    for job in lease.jobs:
-        try:
-            launcher.cancel(job)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other job is ended all the same
-            failures.append(error)
-    if failures:
-        raise LaunchError(" ".join(map(str, failures)))
-
-
-def end_run(request: GateRequest, flow_run_id: str) -> str:
+def end_run(request: GateRequest, flow_run_id: str) -> str | None:
     """End the run's jobs, and release its machines and its lock. A hook calls this in another process. Idempotent.
 
     If that fails people are notified, and the lock stays: the next gate of the cluster ends the jobs first. Returns what could not be
-    ended, "" for nothing.
+    ended, "" for nothing, None where the run has no lock or another gate took it over.
     """
     context = open_gate_context(request)
     held = leases.lease_of_run(context.store, flow_run_id)
-    if held is None:
-        return ""
     try:
-        cancel_jobs(held.lease)
+        return "" if held is not None and end_held_jobs(context.store, held) else None
     except LaunchError as error:
-        LOG.error("the jobs of %s could not be ended: %s", held.lease.gate_id, error)
-        notify_unreleased(context, held.lease.gate_id, (str(error),))
+        gate_id = held.lease.gate_id if held is not None else ""
+        LOG.error("the jobs of %s could not be ended: %s", gate_id, error)
+        notify_unreleased(context, gate_id, (str(error),))
         return str(error)
-    leases.release(context.store, held)
-    return ""
 
 
 def notify_unreleased(context: GateContext, gate_id: str, lines: tuple[str, ...]) -> None:

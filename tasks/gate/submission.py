@@ -16,6 +16,7 @@ from dataclasses import replace
 from checks.documents.report import dump_plain
 from checks.value_types import DecodeError
 from tasks.gate.jobs import planned_jobs
+from tasks.gate.lease.lease import LeaseLost
 from tasks.gate.progress import STARTING, Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate_file.placeholders import examples_of, require_own_values
@@ -49,7 +50,7 @@ class PreflightFailed(LaunchRejected):
 
 
 def submit_job(session: Session, job: JobSpec) -> JobHandle:
-    """Submit the job. It is recorded first, so that every end of the gate also ends the job. Raises LaunchError."""
+    """Submit the job. It is recorded first, so that every end of the gate also ends the job. Raises LaunchError, LeaseLost."""
     session.ends()  # two jobs of a gate never run side by side
     run_preflight(session)
     stage = STARTING if job.name == session.checking else "training"
@@ -80,6 +81,8 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
 def _submit(session: Session, plan: Plan) -> JobHandle:
     if is_interrupted():
         raise NotSubmitted(f"{plan.job.name} was not submitted, because the gate is to end")
+    if not session.renewal.ours():  # this process may have stood still for as long as a lock lives
+        raise LeaseLost(session.renewal.loss)
     first = not session.may_run(plan.job.name)
     session.remember(plan.job.name)
     try:

@@ -1,4 +1,4 @@
-"""PagerDuty over its Events API v2: one incident per cluster and culprit, which the cluster's next GO resolves.
+"""PagerDuty over its Events API v2: one incident per cluster and culprit. The next GO of a gate file resolves what it opened.
 
 An incident is recorded in the store before it is opened, so that none is forgotten; resolving one that never opened does no
 harm. An incident about machines that may still be billing does not depend on a verdict: no GO resolves it, a person does. One about a
@@ -175,8 +175,8 @@ class PagerDutyNotifier(Notifier):
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
         made = Incident(
-            SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.kind.value, page.culprits
-        )
+            SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.kind.value, page.culprits, page.gate
+        )  # fmt: skip
         untold = ""
         if page.kind is PageKind.TEST:
             self._post(trigger(page, routing_key), routing_key, until)
@@ -191,21 +191,23 @@ class PagerDutyNotifier(Notifier):
         return f"incident {made.dedup_key}{untold}"
 
     def settle(self, page: Notification) -> str:
-        """Resolve the open incidents of the cluster that this end shows to be over, one by one: a GO, or the return of nodes."""
+        """Resolve the open incidents that this end shows to be over, one by one: a GO of the gate file that opened them, or the return
+        of nodes.
+        """
         if page.kind is not PageKind.GO and not page.returned:
             return ""
         until = time.monotonic() + self.patience.total_s
         ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
-        found = opened(self.means.store, page.cluster)
+        incidents = opened(self.means.store, page.cluster).items()
+        found = {key: incident for key, incident in incidents if incident.concerns(page)}
         ended = {key: one for key, one in found.items() if _is_over(one, page)}
         stay = Counter(one.kind for key, one in found.items() if key not in ended)
         for key, incident in found.items():
             left = incident.left(page)
             if left and left != incident.nodes:  # nodes are returned one by one
                 self.means.store.put(key, dump_plain(replace(incident, nodes=left)))
-        for key, incident in ended.items():
-            if incident.routing_key not in ours:
-                continue
+        mine = {key: incident for key, incident in ended.items() if incident.routing_key in ours}
+        for key, incident in mine.items():
             try:
                 routing_key = self.means.secret(incident.routing_key)
                 self._post(resolve(incident.dedup_key, routing_key), routing_key, until)
@@ -213,7 +215,7 @@ class PagerDutyNotifier(Notifier):
                 done += 1
             except (NotifyError, StoreError) as error:
                 failed.append(f"{incident.dedup_key}: {error}")
-        others = len([one for one in ended.values() if one.routing_key not in ours])
+        others = len(ended) - len(mine)
         if failed:
             raise NotifyError(
                 f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
@@ -279,7 +281,10 @@ def _hidden(text: str, routing_key: str) -> str:
 
 @dataclass(frozen=True)
 class Incident:
-    """An incident that was opened: `routing_key` is a reference, `gate_id` is the gate that opened it, `nodes` are to blame."""
+    """An incident that was opened: `routing_key` is a reference, `gate_id` is the gate that opened it, `nodes` are to blame.
+
+    `gate` is the name of its gate file, which older records do not say.
+    """
 
     schema_version: Version
     dedup_key: str
@@ -287,6 +292,11 @@ class Incident:
     gate_id: str
     kind: str
     nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    gate: str = field(default="", metadata=SPARSE)
+
+    def concerns(self, page: Notification) -> bool:
+        """Whether an end of this gate file may show that the incident is over: another one may have looked at other machines."""
+        return self.kind == PageKind.REPAIR.value or self.gate in ("", page.gate)
 
     def left(self, page: Notification) -> tuple[str, ...]:
         """The nodes that were neither returned nor in this GO; those of a repair alone are waited for."""
@@ -319,6 +329,7 @@ def opened(store: Store, cluster: str) -> dict[str, Incident]:
 
 
 def remember(store: Store, cluster: str, incident: Incident) -> None:
-    """Record an incident before it is opened; one that is recorded stays as it is. Raises StoreError."""
-    name = hashlib.sha256(f"{incident.dedup_key}\n{incident.routing_key}".encode()).hexdigest()[:32]
+    """Record for its gate file an incident before it is opened; one that is recorded stays as it is. Raises StoreError."""
+    key = f"{incident.dedup_key}\n{incident.routing_key}\n{incident.gate}"
+    name = hashlib.sha256(key.encode()).hexdigest()[:32]
     store.put_if_absent(incident_key(cluster, name), dump_plain(incident))

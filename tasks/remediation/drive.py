@@ -204,7 +204,7 @@ class Remediation:
         if act is None:
             return Step(StepKind.WAIT, rung, Reason.IN_FLIGHT)
         try:
-            ended = self._requested(case, act, partners_of(case, machines) or ())
+            ended = self._requested(case, act, partners_of(case, machines, act.number - 1) or ())
         except ActRefused as error:
             ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Reason.ACT_REFUSED)
         except EngineSilent as error:

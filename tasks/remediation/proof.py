@@ -6,7 +6,7 @@ from checks.culprit.topology import switches_of
 from checks.judge.clocks import seconds_of
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.values import cells_of
-from checks.judge.rules.wording import percent
+from checks.judge.rules.wording import percent, spoken
 from checks.model import (
     CLUSTER,
     LINK,
@@ -14,6 +14,7 @@ from checks.model import (
     Action,
     Cause,
     Finding,
+    FindingKind,
     Level,
     Node,
     Outcome,
@@ -101,15 +102,20 @@ def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tu
     if node is None:
         return Proof.CANNOT_TELL, Identity(), f"{case.node} sent no report"
     current = identity_of(node)
-    fails = [each for each in verdict.findings if each.level is Level.FAIL]
+    compared = [blame for blame in case.blames if blame.compared and blame.compared.reference in BESIDE_PEERS]
+    # What was found beside peers stays open on a node that has few of them now; it is compared with the earlier peers below.
+    beside = {(blame.check, blame.metric) for blame in compared}
+    fails = [
+        each for each in verdict.findings if each.level is Level.FAIL
+        and not (each.kind is FindingKind.OPEN_BEFORE and (each.check, each.metric) in beside)
+    ]  # fmt: skip
     about = [each for each in fails if _about(each, node.name)]
     broken = [each for each in about if each.cause is Cause.HARDWARE]
-    if broken or node.name in verdict.condemned:
-        message = broken[0].message if broken else "it was condemned again"
-        return Proof.FAILED, current, f"{broken[0].check if broken else 'verdict'}: {message}"
+    if broken:
+        return Proof.FAILED, current, f"{broken[0].check}: {spoken(broken[0])}"
     if fails:
         first = (about or fails)[0]
-        return Proof.CANNOT_TELL, current, f"{first.check}: {first.message}"
+        return Proof.CANNOT_TELL, current, f"{first.check}: {spoken(first)}"
     if DEPTH.index(report.profile) < DEPTH.index(case.profile):
         return Proof.CANNOT_TELL, current, f"the profile was {report.profile.value}, not {case.profile.value}"
     if verdict.digests.policy != case.policy:
@@ -126,7 +132,6 @@ def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tu
         short = next((each.message for each in verdict.findings if _is_short(each, check, node.name)), None)
         if short is not None:
             return Proof.CANNOT_TELL, current, f"{check} was not measured completely on {case.node}: {short}"
-    compared = [blame for blame in case.blames if blame.compared and blame.compared.reference in BESIDE_PEERS]
     # A node whose ranks are all slow is blamed once more for their median, which is a ratio.
     measurable = {(blame.check, blame.metric) for blame in compared if blame.compared and blame.compared.of}
     for blame in compared:

@@ -102,15 +102,18 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
     return step
 
 
-def partners_of(case: Case, machines: Mapping[str, Machine]) -> tuple[str, ...] | None:
-    """Nodes that the gate found healthy and that are free now, as many as a re-test needs; None if they are too few."""
+def partners_of(case: Case, machines: Mapping[str, Machine], retests: int = 0) -> tuple[str, ...] | None:
+    """Nodes that the gate found healthy and that are free now, as many as a re-test needs; None if they are too few. After so many
+    re-tests of the case they are others, as far as there are any, because a partner may be bad itself.
+    """
     free: list[str] = []
     for name in case.partners:
         machine = machines.get(name, Machine(name, ServiceState.GONE))
         if machine.service is ServiceState.SERVING and machine.holder is Holder.NOBODY and not machine.jobs:
             free.append(name)
     needed = partners_needed(case)
-    return tuple(free[:needed]) if len(free) >= needed else None
+    start = retests * needed % max(len(free), 1)
+    return tuple((free[start:] + free[:start])[:needed]) if len(free) >= needed else None
 
 
 def _next(case: Case, journal: Journal, engine: Engine, settings: RepairSettings, now: float) -> Step:

@@ -31,12 +31,7 @@ Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
 
 
 def past_of(
-    store: Store,
-    report: Report,
-    digests: Digests,
-    policy: Policy,
-    cluster: str,
-    ends: Ends = lambda store, gate_ids: {},
+    store: Store, report: Report, digests: Digests, policy: Policy, cluster: str, ends: Ends
 ) -> GateHistory:
     """The cluster's gates up to that of this report, whose verdict has the digests. `ends` reads how they ended, for those whose
     answer alone would mislead. Never raises for what a store holds or refuses.

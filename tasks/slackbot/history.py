@@ -42,7 +42,7 @@ class PastVerdict:
 
 
 def last(allowed: ListedGate) -> Record | None:
-    """The newest verdict of a gate; None if there is none. Raises HistoryError."""
+    """The newest verdict of a gate on its own cluster; None if there is none. Raises HistoryError."""
     return next(_records(*_opened(allowed)), None)
 
 
@@ -98,13 +98,16 @@ def _opened(allowed: ListedGate) -> tuple[Gate, Store]:
 
 
 def _records(gate: Gate, store: Store) -> Iterator[Record]:
-    """The gate's records, newest first, each read when it is asked for. Raises HistoryError."""
+    """The gate's records of its own cluster, newest first, each read when it is asked for. Raises HistoryError.
+
+    A re-test of a node bears the gate's name too, on a cluster of its own.
+    """
     try:
         ids = [one for one in records.recorded(store) if one.startswith(f"{gate.name}-")]
         ids.sort(key=lambda one: (stamped_at(one) or 0.0, one), reverse=True)
         for gate_id in ids[:LOOKED_AT]:
             record = records.read(store, gate_id)
-            if record is not None and record.gate == gate.name:
+            if record is not None and (record.gate, record.cluster) == (gate.name, gate.cluster.name):
                 yield record
     except (StoreError, DecodeError) as error:
         raise HistoryError(f"The records of {gate.name} cannot be read: {error}") from error

@@ -98,8 +98,7 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListi
     )
     settled, newest = _parted(read[gate_id] for gate_id in ids if gate_id in read)
     for record in newest:
-        if not RETEST_CLUSTER.search(record.cluster):  # a re-test judges once
-            del read[record.gate_id]
+        del read[record.gate_id]
     ordered = tuple(sorted((*settled, *newest), key=_sort_key))
     return VerdictListing(ordered, (*problems, *cut_short), cut_short, unjudged)
 
@@ -194,11 +193,11 @@ def _gates_of(histories: Iterable[ClusterHistory]) -> set[str]:
 
 def _parted(gathered: Iterable[Record]) -> tuple[list[Record], list[Record]]:
     """The records by time, and apart from them the newest one of each cluster: while its gate runs, another start of its job may have
-    another verdict. Only one gate of a cluster runs at a time.
+    another verdict. Only one gate of a cluster runs at a time, and a re-test judges once.
     """
     ordered = sorted(gathered, key=_sort_key)
-    newest = {record.cluster: record for record in ordered}
-    return [entry for entry in ordered if newest[entry.cluster] is not entry], list(newest.values())
+    newest = {record.cluster: record for record in ordered if not RETEST_CLUSTER.search(record.cluster)}
+    return [entry for entry in ordered if newest.get(entry.cluster) is not entry], list(newest.values())
 
 
 def _merge(

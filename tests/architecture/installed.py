@@ -1,5 +1,4 @@
-"""What is installed beside Prelaunch: `make licences` lists the licences, without a network, and `make audit` the known
-vulnerabilities.
+"""The known vulnerabilities of what is installed beside Prelaunch: `make audit`. The licences are in the SBOM of a release.
 
 The audit asks pip-audit. Its exit code is 0 where every package was looked up and none is vulnerable, 1 where one is, and 3
 where anything could not be looked up: nobody shall take that for a good result.
@@ -12,34 +11,13 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
-from email.message import Message
 from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 OURS = "prelaunch"
-UNKNOWN = "unknown"
-CLASSIFIER = "License :: "
-NAME_LENGTH = 60
 AUDIT_S = 300
 FOUND, NOT_LOOKED = 1, 3
-
-
-def licence(fields: Message) -> str:
-    """The licence that a distribution's metadata state: the SPDX expression, else the classifiers, else the first line of License."""
-    expression = fields.get("License-Expression")
-    if expression:
-        return str(expression)
-    classifiers = [
-        str(line).rpartition(" :: ")[2]
-        for line in fields.get_all("Classifier", [])
-        if str(line).startswith(CLASSIFIER) and str(line) != "License :: OSI Approved"
-    ]
-    if classifiers:
-        return ", ".join(sorted(classifiers))
-    lines = str(fields.get("License") or "").strip().splitlines()
-    return lines[0].strip()[:NAME_LENGTH] if lines else UNKNOWN
 
 
 def installed() -> dict[str, metadata.Distribution]:
@@ -50,16 +28,6 @@ def installed() -> dict[str, metadata.Distribution]:
         if name:
             found.setdefault(name, distribution)
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
-
-
-def licence_lines(distributions: Iterable[metadata.Distribution]) -> list[str]:
-    """One line for each distribution: its licence, name and version; sorted by licence."""
-    rows = sorted(
-        (licence(cast(Message, one.metadata)), str(one.metadata["Name"]), one.version)
-        for one in distributions
-    )
-    width = max((len(row[0]) for row in rows), default=0)
-    return [f"{stated:{width}}  {name} {version}" for stated, name, version in rows]
 
 
 def audit() -> int:
@@ -111,16 +79,5 @@ def _not_looked(why: str) -> int:
     return NOT_LOOKED
 
 
-def main(words: list[str]) -> int:
-    """`licences` or `audit`."""
-    if words == ["audit"]:
-        return audit()
-    if words != ["licences"]:
-        print("usage: python -m tests.architecture.installed licences | audit", file=sys.stderr)
-        return 2
-    print("\n".join(licence_lines(installed().values())))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(audit())

@@ -1,12 +1,10 @@
-"""The lists of licences and of known vulnerabilities: what could not be looked up is never a good result."""
+"""The list of known vulnerabilities: what could not be looked up is never a good result."""
 
 from __future__ import annotations
 
 import importlib.util
-from email.message import Message
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,50 +24,13 @@ ALL = "rows = [dict(name=line.partition('==')[0], version='1', vulns=[]) for lin
 SAY = "print(json.dumps(dict(dependencies=rows)))\n"
 
 
-def fields(**given: Any) -> Message:
-    """The metadata of a distribution."""
-    made = Message()
-    for name, values in given.items():
-        for value in values if isinstance(values, list) else [values]:
-            made[name.replace("_", "-")] = value
-    return made
-
-
-@pytest.mark.parametrize(
-    ("given", "stated"),
-    [
-        ({"License_Expression": "MIT OR Apache-2.0", "License": "other"}, "MIT OR Apache-2.0"),
-        (
-            {"Classifier": ["Topic :: X", "License :: OSI Approved :: MIT License"], "License": "x"},
-            "MIT License",
-        ),
-        ({"Classifier": "License :: OSI Approved", "License": "BSD\nlong text"}, "BSD"),
-        ({"License": "  "}, "unknown"),
-        ({}, "unknown"),
-    ],
-)
-def test_the_licence_is_what_the_metadata_state(given: dict[str, Any], stated: str) -> None:
-    """In the order of how exact they are; a licence that nobody states is unknown."""
-    assert stated == installed.licence(fields(**given))
-
-
-def test_every_installed_package_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prelaunch's own among them."""
-    assert 0 == installed.main(["licences"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(installed.installed()) == len(lines) > 50
-    assert [] == [
-        name for name in ("prefect", "pydantic", "pytest") if not any(f"  {name} " in x for x in lines)
-    ]
-
-
 def test_without_pip_audit_it_says_that_it_could_not_look(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the command that installs it; the exit code is 3."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-    assert 3 == installed.main(["audit"])
+    assert 3 == installed.audit()
     assert "were not looked up: pip-audit is not installed. Install it: " in capsys.readouterr().err
 
 
@@ -108,5 +69,5 @@ def test_the_audit_is_good_only_if_all_was_looked_up(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert code == installed.main(["audit"])
+    assert code == installed.audit()
     assert says in "".join(capsys.readouterr())

@@ -66,7 +66,7 @@ def test_its_cells_plan_start_and_read_a_gate(tmp_path: Path, account: Account) 
     with account(part="well") as cloud:
         printed = ran(cloud_gate(tmp_path, cloud, "in_job"))
 
-    assert "CreateTrainingJob" in printed or "create_training_job" in printed
+    assert "Plan of gate test: 24 checks on 2 nodes of m5.large, 4 ranks; launcher sagemaker" in printed
     assert "exit code 0 - " in printed and "decision: launched" in printed, printed
 
 

@@ -174,17 +174,6 @@ def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
     assert ("cancel", train) not in engine.calls
 
 
-def test_another_gate_ends_nothing_while_the_engine_is_silent(tmp_path: Path, engine: Engine) -> None:
-    """Whether the dead gate's training runs is not known: nothing is started, nothing is ended."""
-    session = died(tmp_path, engine, training=True)
-    engine.silent.append(session.renewal.lease.job(TRAIN))
-
-    with pytest.raises(EngineUnavailable, match="is not known"):
-        open_session(request_of(fake_gate(tmp_path, training_minutes=2.0)), "run-2")
-
-    assert 0 == engine.count("cancel")
-
-
 def test_another_gate_releases_the_pool_of_a_dead_one(tmp_path: Path, engine: Engine) -> None:
     """Its own checks begin with machines of their own."""
     session = died(tmp_path, engine)

@@ -20,7 +20,6 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.jobs import check_job
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.owner import Owner, this_process
-from tasks.gate.lease.renewal import liveness_of
 from tasks.gate.record.request import keep_request
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
@@ -108,28 +107,6 @@ def test_a_run_that_was_to_be_cancelled_is_cancelled(tmp_path: Path, engine: Eng
 
     assert ("Reaped", "Cancelled") == (state.name, _state(run).name), state.message
     assert engine.idle and not (tmp_path / "store" / "pages").exists()
-
-
-def test_jobs_that_somebody_adopted_are_his(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the look and the end another gate took them over: they are left to it."""
-    request, run = _begun(tmp_path)
-    _abandoned(request, run)
-    real = leases.lease_of_run
-
-    def outrun(store: Any, flow_run_id: str) -> Any:
-        held = real(store, flow_run_id)
-        assert held is not None
-        leases.renew(store, held, 1.0)  # somebody else's write
-        return held
-
-    looked = asyncio.run(liveness_of(open_gate_context(request).store, run))
-    monkeypatch.setattr(leases, "lease_of_run", outrun)
-    said = reaping._end_jobs(open_gate_context(request), run)
-    left = not engine.idle
-
-    assert ("gone", "another gate has taken over its jobs", True) == (looked.value, said, left)
 
 
 def test_a_late_run_is_told_once(tmp_path: Path) -> None:

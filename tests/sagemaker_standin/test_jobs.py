@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.sagemaker.bench import Cloud
+from tests.fakes.sagemaker.bench import Cloud, stand_in
 
 SHELL = ("sh", "-c")
 PYTHON = ("python3", "-c")
@@ -76,3 +77,23 @@ def _file(cloud: Cloud, name: str, text: str) -> Path:
     path = cloud.folder / name
     path.write_text(text)
     return path
+
+
+@pytest.mark.root
+@pytest.mark.needs("ip")
+def test_hosts_may_have_networks_of_their_own(tmp_path: Path) -> None:
+    """One address each on eth0, AWS within reach, and nothing of it is on this machine."""
+    code = (
+        "import boto3, socket; print(socket.gethostbyname(socket.gethostname()), [n for _, n in socket.if_nameindex()]);"
+        "boto3.client('s3').list_objects_v2(Bucket='prelaunch-test'); print('reached')"
+    )
+    before = os.listdir("/sys/class/net")
+    with stand_in(tmp_path, {"ml.m5.large": 2}, network="namespaces") as cloud:
+        cloud.create("job", "python3", "-c", code, instances=2)
+        cloud.wait("job")
+        addresses = [host["address"] for host in cloud.hosts("job")]
+        said = [line for lines in cloud.log("job").values() for line in lines]
+        beside = os.listdir("/sys/class/net")
+
+    assert [f"{address} ['lo', 'eth0']" for address in addresses] == sorted(said)[:2]
+    assert (2, ["reached"] * 2, before) == (len(set(addresses)), sorted(said)[2:], beside)

@@ -56,8 +56,9 @@ class Played:
         """What is wrong with it: no answer in time, a wrong GO, or something that is left."""
         yield from self.errors
         within_s = self.deadline_s + ANSWER_S + BUSY_S
-        if self.verdict_s is None or self.verdict_s > within_s:
-            yield f"no verdict within {within_s:g} s, but after {self.verdict_s} s"
+        answered_s = self.ended_s if self.verdict_s is None else self.verdict_s
+        if answered_s is None or answered_s > within_s:
+            yield f"no verdict within {within_s:g} s, but after {answered_s} s"
         if self.ended_s is None:
             yield f"the command did not end within {END_S:g} s more"
         if self.code not in (0, 1, 3, None):
@@ -119,6 +120,8 @@ class Stage:
         self._await_begin()
         for fault in sorted(self.history.faults, key=lambda fault: fault.after_s):
             self._sleep_until(fault.after_s)
+            if self.gate.poll() is not None:
+                break
             try:
                 self._do(fault)
             except (OSError, subprocess.SubprocessError, LookupError, ValueError) as error:

@@ -23,6 +23,7 @@ from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, Trai
 from tasks.gate.progress import LiveProgress
 from tasks.launchers.base import JobState, LaunchError
 from tasks.store.base import StoreError
+from tasks.store.layout import lease_key, outcome_key, request_key
 from tests.tasks.orchestration.server.test_http_client import status_error
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
 from tests.tasks.test_finish import ASK, GO, NO_GO, PUBLISHED, nobody_is_told
@@ -126,3 +127,24 @@ def test_a_refusal_stands_only_where_this_process_knows_all_of_it(
 
     assert (decision, bool(digest)) == (outcome.decision, outcome.html is None)
     assert bool(digest) is ("the report could not be stored" in outcome.reason)
+
+
+def test_gate_that_another_run_took_over_keeps_neither_its_machines_nor_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run trains on the machines, and says how the gate ended."""
+    nobody_is_told(monkeypatch)
+    engine = FakeEngine()
+    one = session(tmp_path, engine)
+    store, theirs = one.context.store, b'{"decision":"launched"}'
+    one.ended(CHECK_JOB)
+    for key, data in (
+        (lease_key("c"), b"{}"),
+        (request_key("g-1"), b'{"flow_run":"heir"}'),
+        (outcome_key("g-1"), theirs),
+    ):
+        store.put(key, data)
+    assert not one.renewal.ours()
+    asyncio.run(finish.finish_gate(one, failed_outcome(one, LeaseError(one.renewal.loss), None)))
+
+    assert ([], theirs) == (engine.calls, store.get(outcome_key("g-1")))

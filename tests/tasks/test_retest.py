@@ -34,9 +34,10 @@ def test_a_re_test_has_the_time_that_its_profile_needs(
     """Also where a gate of a deeper profile, or with other limits, condemned the node; never less than the gate file allows."""
     context = opened(write_gate(tmp_path, fake=False))
     context = replace(context, gate=context.gate.model_copy(update={"checks": file}))
-    checks = retest_context(context, replace(a_case(), profile=condemned), Retest(("node-0",))).gate.checks
+    retest = retest_context(context, replace(a_case(), profile=condemned), Retest(("node-0",)))
+    checks = retest.gate.checks
 
-    assert checks.profile is profile
+    assert (profile, "test") == (checks.profile, retest.rows_cluster)
     assert DEADLINE_S[profile] <= checks.whole_deadline_s <= checks.longest_deadline_s
     assert checks.max_runtime_minutes >= file.max_runtime_minutes
     assert checks.stage_s >= max(file.stage_s, DEADLINE_S[profile] / 2)

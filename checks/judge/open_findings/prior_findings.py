@@ -24,7 +24,8 @@ LIST = "`prelaunch node findings` lists them, and closes one that a person has a
 def judge(
     report: Report, records: Mapping[str, CheckTable], findings: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """A FAIL for each open FAIL that this gate did not measure. What it measured it has judged itself.
+    """A FAIL for each open FAIL that this gate did not measure, or a WARN if a remedy was seen and only a comparison with more nodes
+    is left to do. What it measured it has judged itself.
 
     An open finding about missing evidence refuses nothing: a gate has its own evidence, or says itself that it has none. Nor does one
     about a job: the job that waits for this gate is another one.
@@ -48,7 +49,7 @@ def _about(
     found = {key for finding in seen.findings if finding.level is Level.FAIL for key in keys_of(finding)}
     for one in known.open:
         if _is_grave(one) and one.key not in found and not seen.has_measured(one, known):
-            yield _unanswered(node, one, seen)
+            yield _unanswered(node, one, seen, known)
     if known.omitted:
         yield _evidence(node, f"has {known.omitted:,} more open findings than its file can hold", LIST)
 
@@ -81,12 +82,11 @@ def without_remedied(report: Report, checks: Container[str]) -> Report:
         known = _loaded(node.open_findings) if node.open_findings else OpenFindings()
         if isinstance(known, OpenFindings) and known.open:
             seen = seen_by(node, report, {}, ())
-            left = (
-                item
-                for item in known.open
-                if item.key.check not in checks or not seen.shows_a_remedy(item, known)
-            )
-            node = replace(node, open_findings=documents.dump(replace(known, open=tuple(left))).decode())
+            waits = [
+                item for item in known.open if item.key.check in checks and seen.shows_a_remedy(item, known)
+            ]
+            left = tuple(item for item in known.open if item not in waits)
+            node = replace(node, open_findings=documents.dump(replace(known, open=left)).decode())
         nodes.append(node)
     return replace(report, nodes=tuple(nodes))
 
@@ -147,15 +147,21 @@ def _is_grave(open_finding: OpenFinding) -> bool:
     return open_finding.level is Level.FAIL and of_machine
 
 
-def _unanswered(node: Node, item: OpenFinding, latest: LatestEvidence) -> Finding:
+def _unanswered(node: Node, item: OpenFinding, latest: LatestEvidence, before: OpenFindings) -> Finding:
     since = datetime.fromtimestamp(item.opened_at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    reason, step = f"this gate does not measure {item.key.check}", "run"
-    if item.key.check in latest.measured:
-        reason, step = f"{item.key.check} of this gate does not reach back to it", "restart the node and run"
+    check, is_measured = item.key.check, item.key.check in latest.measured
+    reason, step = f"this gate does not measure {check}", "run a gate"
+    if is_measured and latest.compares(item):
+        reason, step = f"{check} of this gate does not reach back to it", "restart the node and run a gate"
+    elif is_measured:
+        reason = f"{check} of this gate compares too few nodes to find it again"
+        step = f"run a gate of at least {item.compared_nodes} nodes"
+    # A repaired node is re-tested with few others, and must be able to come back.
+    level = Level.WARN if is_measured and latest.shows_a_remedy(item, before) else Level.FAIL
     message = f"{item.message} (open since {since}, found by {item.by}; {reason})"
-    remedy = f"{item.remedy} Then {step} a gate that measures {item.key.check}. {LIST}".strip()
+    remedy = f"{item.remedy} Then {step} that measures {check}. {LIST}".strip()
     return Finding(
-        Level.FAIL, item.key.cause, item.key.check, node.name, message, "", remedy, item.action,
+        level, item.key.cause, check, node.name, message, "", remedy, item.action,
         kind=FindingKind.OPEN_BEFORE, metric=item.key.metric, elements=(item.key.part,) if item.key.part else (),
         is_predicate=item.is_predicate,
     )  # fmt: skip

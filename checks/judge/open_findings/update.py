@@ -11,7 +11,7 @@ cause is. Otherwise a person closes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from checks.documents.columns import CheckTable
 from checks.documents.open_findings import (
@@ -27,6 +27,7 @@ from checks.documents.open_findings import (
 )
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.model import LINK, Cause, Finding, FindingKind, Level, Planned, node_of
+from checks.model_details import Reference
 
 # What a person mends without a restart, so that a measurement that no longer shows it is the proof that it was mended.
 MENDED_IN_PLACE = frozenset((Cause.CONFIGURATION, Cause.APPLICATION))
@@ -37,6 +38,11 @@ BEFORE_ITS_WINDOW = frozenset(("kernel.xid",))
 # The metric of the same check that shows that the log answers the event: a reset, or the driver's own statement.
 ANSWERS = {("kernel.xid", "act"): "handled"}
 
+# Checks whose decoder compares pairs, and with how many nodes it can tell a slow node from a slow partner.
+PAIRS, PAIR_NODES = ".pairs", 3
+# What values of several nodes are compared with, and how many nodes that needs: the min_peers of the shipped policies.
+PEER_NODES = {Reference.PEERS: 4, Reference.FLEET: 4}
+
 
 @dataclass(frozen=True)
 class LatestEvidence:
@@ -44,7 +50,7 @@ class LatestEvidence:
 
     `findings` are those about this machine alone; `measured` holds, for each check that measured, since when its measurement would
     have shown an event (Unix time; 0.0 for checks that measure a state); `events` are the checks and metrics that count what happened
-    during this run alone. `at` is a Unix time, and `by` is "watch" or the gate's id.
+    during this run alone. `at` is a Unix time, and `by` is "watch" or the gate's id. `nodes` holds how many nodes measured each check.
     """
 
     at: float
@@ -53,16 +59,27 @@ class LatestEvidence:
     findings: Sequence[Finding]
     measured: Mapping[str, float]
     events: Collection[tuple[str, str]] = ()
+    nodes: Mapping[str, int] = field(default_factory=dict)
 
     def has_measured(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
-        """Whether the finding's check measured what it was about: its state now, or a time that includes the event; where evidence was
-        missing, anything.
+        """Whether the finding's check measured what it was about: its state now, beside the nodes that a comparison needs, or a time
+        that includes the event; where evidence was missing, anything.
         """
         since = self.measured.get(finding.key.check)
         if since is None or finding.key.cause is Cause.EVIDENCE:
             return since is not None
         reaches_back = since <= finding.since and (finding.key.check, finding.key.metric) not in self.events
-        return reaches_back or self.shows_a_remedy(finding, open_findings)
+        return self.compares(finding) and (reaches_back or self.shows_a_remedy(finding, open_findings))
+
+    def compares(self, finding: OpenFinding) -> bool:
+        """Whether the finding's check had the nodes that a comparison needs, if it was found by one."""
+        return self.nodes.get(finding.key.check, 0) >= finding.compared_nodes
+
+    def nodes_to_compare(self, finding: Finding) -> int:
+        """How many nodes have to be compared to find it again, and never more than there are now; 0 if it was found without others."""
+        reference = finding.compared.reference if finding.compared else Reference.THRESHOLD
+        least = PAIR_NODES if finding.check.endswith(PAIRS) else PEER_NODES.get(reference, 0)
+        return min(least, self.nodes.get(finding.check, 0))
 
     def shows_a_remedy(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the machine is known to have restarted since, or its log shows that the part was reset."""
@@ -90,19 +107,19 @@ def seen_on(
     own = [one for one in findings if one.level is not Level.PASS and LINK not in one.subject]
     own = [one for one in own if node_of(one.subject) == node and one.kind is not FindingKind.OPEN_BEFORE]
     events = frozenset((line.check, metric) for line in plan for metric in line.events)
-    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, records)), events)
+    nodes = {check: _nodes_in(table) for check, table in records.items()}
+    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, records)), events, nodes)
 
 
 def after_round(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:
     """The findings after a round: it opens what it found, and closes EVIDENCE findings whose check measured again, and those about a
     job that has gone, or goes on.
     """
-    return _after(
-        open_findings,
-        latest,
-        Closer.MEASURED,
-        lambda one: one.key.cause is Cause.EVIDENCE or one.key.check in ABOUT_JOBS,
-    )
+
+    def is_of_a_round(item: OpenFinding) -> bool:
+        return item.key.cause is Cause.EVIDENCE or item.key.check in ABOUT_JOBS
+
+    return _after(open_findings, latest, Closer.MEASURED, is_of_a_round)
 
 
 def after_gate(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:
@@ -139,6 +156,10 @@ def keys_of(finding: Finding) -> Iterator[FindingKey]:
         yield FindingKey(finding.check, part[:PART_CHARACTERS], finding.metric, finding.cause)
 
 
+def _nodes_in(table: CheckTable) -> int:
+    return table.once("number of nodes", lambda: len(set(map(node_of, table.columns.subjects))))
+
+
 def _measured(node: str, at: float, records: Mapping[str, CheckTable]) -> Iterator[tuple[str, float]]:
     for check, found in records.items():
         for index, subject in enumerate(found.columns.subjects):
@@ -157,18 +178,18 @@ def _since(check: str, metrics: Mapping[str, object], at: float) -> float:
 
 
 def _after(
-    known: OpenFindings, seen: LatestEvidence, closer: Closer, may_close: Callable[[OpenFinding], bool]
+    known: OpenFindings, seen: LatestEvidence, closer: Closer, closes: Callable[[OpenFinding], bool]
 ) -> OpenFindings:
     found: dict[FindingKey, Finding] = {}
-    for finding in seen.findings:
+    # Of two rules about one value the one that compares nodes is harder to answer.
+    for finding in sorted(seen.findings, key=lambda one: (-one.level.rank, -seen.nodes_to_compare(one))):
         for key in keys_of(finding):
-            if key not in found or found[key].level.rank < finding.level.rank:
-                found[key] = finding
+            found.setdefault(key, finding)
     still = {one.key: one for one in known.open}
     opened = [_opened(key, finding, seen) for key, finding in found.items() if key not in still]
     kept = [_again(one, found.get(one.key), seen) for one in known.open]
     done = [
-        one for one in known.open if one.key not in found and seen.has_measured(one, known) and may_close(one)
+        one for one in known.open if one.key not in found and seen.has_measured(one, known) and closes(one)
     ]
     after = replace(known, open=(*kept, *opened), opened_total=known.opened_total + len(opened))
     who = seen.by if closer is Closer.GATE else ""
@@ -178,7 +199,7 @@ def _after(
 def _opened(key: FindingKey, finding: Finding, latest: LatestEvidence) -> OpenFinding:
     return OpenFinding(
         key, finding.level, finding.action, finding.message[:TEXT_CHARACTERS], finding.remedy[:TEXT_CHARACTERS], finding.is_predicate,
-        latest.by, latest.at, latest.at, latest.measured.get(key.check, 0.0), latest.boot_id,
+        latest.by, latest.at, latest.at, latest.measured.get(key.check, 0.0), latest.boot_id, latest.nodes_to_compare(finding),
     )  # fmt: skip
 
 
@@ -187,7 +208,8 @@ def _again(item: OpenFinding, finding: Finding | None, seen: LatestEvidence) -> 
     if finding is None:
         return item
     level = max(item.level, finding.level, key=lambda level: level.rank)
-    latest = replace(item, level=level, seen_at=max(seen.at, item.seen_at), boot_id=seen.boot_id)
+    seen_at, nodes = max(seen.at, item.seen_at), max(item.compared_nodes, seen.nodes_to_compare(finding))
+    latest = replace(item, level=level, seen_at=seen_at, boot_id=seen.boot_id, compared_nodes=nodes)
     if finding.level.rank < item.level.rank:
         return latest
     return replace(

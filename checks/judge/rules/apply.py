@@ -88,7 +88,7 @@ def _judgeable(rule: Rule, records: Sequence[Observation], context: RuleContext)
     """The rows without what the GPU model or the driver does not report."""
     held = records
     if rule.metric in context.absent and not prefilter.complete(records, rule.metric):
-        held = [row for row in (_without_nulls(row, rule) for row in records) if row is not None]
+        held = [row for row in records if _has_value(row, rule.metric)]
     return _reported(held, rule.metric, context)
 
 
@@ -183,22 +183,10 @@ def _resting(finding: Finding, rule: Rule) -> Finding:
     return replace(finding, action=action, source=finding.source or rule.source, metric=rule.metric)
 
 
-def _without_nulls(record: Observation, rule: Rule) -> Observation | None:
-    """The row with the elements that have values; None if none has. A value that is there counts, even if the facts list it as
-    absent.
-    """
-    value = record.metrics.get(rule.metric)
-    if not isinstance(value, tuple):
-        return None if value is None else record
-    there = [index for index, item in enumerate(value) if item is not None]
-    if not there:
-        return None
-    kept = {rule.metric: tuple(value[index] for index in there)}
-    for name in (rule.each, rule.at):
-        labels = record.metrics.get(name)
-        if isinstance(labels, tuple) and len(labels) == len(value):
-            kept[name] = tuple(labels[index] for index in there)
-    return replace(record, metrics={**record.metrics, **kept})  # type: ignore[dict-item]
+def _has_value(record: Observation, metric: str) -> bool:
+    """Whether the row has a value of the metric, even if the facts list it as absent: then a null beside it was not measured."""
+    value = record.metrics.get(metric)
+    return any(item is not None for item in (value if isinstance(value, tuple) else (value,)))
 
 
 def _reported(records: Sequence[Observation], metric: str, context: RuleContext) -> Sequence[Observation]:

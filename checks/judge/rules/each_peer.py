@@ -42,14 +42,17 @@ def are_judged(rule: Rule, record: Observation) -> bool:
 
 
 def cells_of(rule: Rule, record: Observation, odd: Collection[int]) -> Mapping[Cell, Towards]:
-    """A row as cells; `odd` are the places of its bad values. Peers towards which nothing was measured are left out."""
+    """A row as cells; `odd` are the places of its bad values. Peers towards which nothing was measured are left out, and of several
+    values for one peer a bad one counts.
+    """
     names, values = record.metrics[rule.each], record.metrics[rule.metric]
     pairs = zip(names, values, strict=True) if isinstance(names, tuple) and isinstance(values, tuple) else ()
-    return {
-        (record.subject, str(name)): Towards(value, index in odd, record.evidence)
-        for index, (name, value) in enumerate(pairs)
-        if value is not None
-    }
+    cells: dict[Cell, Towards] = {}
+    for index, (name, value) in enumerate(pairs):
+        cell = record.subject, str(name)
+        if value is not None and (cell not in cells or index in odd):
+            cells[cell] = Towards(value, index in odd, record.evidence)
+    return cells
 
 
 def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards]) -> Iterator[Finding]:

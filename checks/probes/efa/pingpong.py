@@ -26,7 +26,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     "efa.pingpong",
     Scope.NODE,
     timeout_s=90,
-    metrics=("provider", "pairs", "failures", "acks_missing", "rate_gbps", "latency_us"),
+    metrics=("provider", "pairs", "peers", "failures", "acks_missing", "rate_gbps", "latency_us"),
     needs="fi_pingpong, the neighbour's responder",
     cost="seconds",
     min_nodes=2,
@@ -39,8 +39,8 @@ def pingpong(context: Context) -> Measurement:
 
     Every node is a server for the one before it and a client of the one after it, so that every pair of neighbours is
     measured. A server takes one client: each of the first `devices` devices has its own, and says its port on this
-    node's responder. One entry a pair and device: `failures` is "ok" or the reason, null numbers where it is not;
-    `rate_gbps` is 10^9 bytes/s one way with messages of 1 MiB, `latency_us` of 256 bytes, one way, host memory.
+    node's responder. One entry a pair and device: `peers` is the neighbour's name, `failures` "ok" or the reason, null numbers where
+    it is not; `rate_gbps` is 10^9 bytes/s one way with messages of 1 MiB, `latency_us` of 256 bytes, one way, host memory.
     A neighbour that offers no server leaves this pair unmeasured.
     """
     name = provider()
@@ -85,19 +85,23 @@ def _measure(
         raise CheckError(
             f"{peer.name} has servers for {len(ports)} devices, but this node has {len(names)} devices to measure"
         )
-    return measurement(name, [f"{context.node} -> {peer.name} ({d})" for d in names], list(ran.values()))
+    pairs = [f"{context.node} -> {peer.name} ({d})" for d in names]
+    return measurement(name, peer.name, pairs, list(ran.values()))
 
 
-def measurement(name: str, pairs: Sequence[str], runs: Sequence[ClientResult]) -> Measurement:
+def measurement(name: str, peer: str, pairs: Sequence[str], runs: Sequence[ClientResult]) -> Measurement:
     """The runs as metrics. Raises CheckError if what is wrong is only that no output can be read (pure)."""
+    texts = [f"{pair}: {run.failure}" for pair, run in zip(pairs, runs, strict=True)]
+    failures = tuple(text if run.failure != "ok" else "ok" for text, run in zip(texts, runs, strict=True))
     return Measurement(
         {
             "provider": name,
             "pairs": tuple(pairs),
-            "failures": tuple(run.failure for run in runs),
+            "peers": (peer,) * len(pairs),
+            "failures": failures,
             **rates_of(runs),
         },
-        "\n".join(f"# {pair}: {run.failure}\n{run.account}" for pair, run in zip(pairs, runs, strict=True)),
+        "\n".join(f"# {text}\n{run.account}" for text, run in zip(texts, runs, strict=True)),
     )
 
 

@@ -190,8 +190,11 @@ def _contend(
     owned = _swap(store, current, ours)
     if owned is None:
         return None
+    begun = time.monotonic()
     cancel(holder)
-    return _inherited(store, _swap(store, owned.data, wanted), holder)
+    now += time.monotonic() - begun  # an engine may take minutes to end a job
+    late = dataclasses.replace(wanted, renewed_at=now, expires_at=now + TTL_S)
+    return _inherited(store, _swap(store, owned.data, late), holder)
 
 
 def _waits(holder: Lease) -> str:
@@ -237,8 +240,13 @@ def changed(store: Store, held: HeldLease, **changes: Any) -> HeldLease:
 
 
 def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease:
-    """Continue in this process with the lock that the same flow run had parked. Raises LeaseLost."""
-    return changed(store, held, owner=owner, renewed_at=now, expires_at=now + TTL_S)
+    """Continue as this owner with the lock of the same flow run, whose process may still renew it for a moment. Raises LeaseLost."""
+    for _ in range(20):
+        ours = dataclasses.replace(held.lease, owner=owner, renewed_at=now, expires_at=now + TTL_S)
+        if (mine := _swap(store, held.data, ours)) is not None:
+            return mine
+        held = lease_of_run(store, owner.flow_run_id) or held
+    return _held(store, None, held)
 
 
 def release(store: Store, held: HeldLease) -> None:

@@ -29,6 +29,7 @@ from tasks.launchers.base import (
     PreflightCheck,
     Trouble,
 )
+from tasks.launchers.interruption import uninterruptible
 from tasks.launchers.job_files import FolderLauncher, file_errors
 from tasks.launchers.job_rules import no_job
 from tasks.launchers.kubernetes import job_record, objects, preflight
@@ -90,6 +91,7 @@ class KubernetesLauncher(FolderLauncher):
         self._outputs: dict[str, PodOutput] = {}
         self._stuck_since: dict[str, float] = {}
         self._failed_since: dict[str, float] = {}
+        self._unread_since: dict[str, float] = {}
         self._boots: dict[tuple[str, int], str] = {}
 
     @property
@@ -135,11 +137,8 @@ class KubernetesLauncher(FolderLauncher):
     def cancel(self, name: str) -> None:
         if not re.fullmatch(objects.JOB_NAME, name):
             return
-        status = self.state(name)  # a job that ended well stays so
-        if status.state.final or (status.absent and not self._is_prepared(name)):
-            return
-        with explaining(name):
-            self._end(name, self._attempts(name).status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
+        with uninterruptible(), explaining(name):
+            submission.asked_patiently(lambda: self._cancel(name))
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         return preflight.check(self.api, plans, self.options)
@@ -155,10 +154,15 @@ class KubernetesLauncher(FolderLauncher):
                     f"{name}: its ConfigMap for answers is gone, so its pods cannot be given one."
                 )
 
+    def _cancel(self, name: str) -> None:
+        status = self.state(name)  # a job that ended well stays so
+        if status.state.final or (status.absent and not self._is_prepared(name)):
+            return
+        self._end(name, self._attempts(name).status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
+
     def _is_prepared(self, name: str) -> bool:
-        """Whether some of its objects may be there though nobody finished its submission. Raises LaunchError."""
-        with explaining(name):
-            record = job_record.read(self.api, name)
+        """Whether some of its objects may be there though nobody finished its submission. Raises ApiRefused, EngineUnavailable."""
+        record = job_record.read(self.api, name)
         return record is not None and record.ours
 
     def _out(self, name: str) -> Path | None:
@@ -210,8 +214,11 @@ class KubernetesLauncher(FolderLauncher):
         if not begun and self._image_is_late(name, verdict):
             verdict = PodsState(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
-            # Nobody asks again about a final state. UNKNOWN has a deadline of its own.
-            return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
+            # Nobody asks again about a final state. What cannot be read for so long is missing: its node may be gone.
+            unread_since = self._unread_since.setdefault(name, time.monotonic())
+            if time.monotonic() - unread_since < self.silence_s:
+                return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
+            verdict = replace(verdict, detail=f"{verdict.detail}; {unread}")
         codes = {**dict(agents.exit_codes), **verdict.exit_codes}
         others = self._outlive(name, begun, current, codes)
         since = self._failed_since.setdefault(name, time.monotonic()) if others else 0.0

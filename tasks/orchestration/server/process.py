@@ -25,8 +25,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,8 +46,6 @@ _FORBIDDEN = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTO
 _SETTLE_S = 2.0
 _COLLECT_S = 5.0
 _EVERY_OBJECT = 12  # so many collections until one looks at all objects
-# Nothing of an embedded server is scheduled for later; its worker looked for such tasks four times a second.
-_LOOKS_FOR_TASKS_S = 5.0
 # Below the client's time-out of 60 s (PREFECT_API_REQUEST_TIMEOUT). A server that is dead answers nothing, and is not waited for.
 _GIVE_UP_S = 50.0
 _PAUSE_S = 0.02
@@ -65,7 +61,9 @@ def main(arguments: list[str]) -> int:
     try:
         # Before Prefect is imported: a folder that is full is reported at once.
         prepare_database(options.database, options.template)
-        app = _application()
+        from prefect.server.api.server import create_app
+
+        app = repeat_when_busy(create_app(ephemeral=True))
         asyncio.run(_serve(app, socket.socket(fileno=options.listen_fd), lambda: _say(options, "ready")))
     except Exception as error:  # noqa: BLE001 - the process ends here; whatever it was, the parent is told
         traceback.print_exc()
@@ -116,17 +114,6 @@ async def _migrate() -> None:
     database = provide_database_interface()
     await database.create_db()
     await (await database.engine()).dispose()
-
-
-def _application() -> ASGIApp:
-    from prefect.server.api import background_workers
-    from prefect.server.api.server import create_app
-
-    pause = timedelta(seconds=_LOOKS_FOR_TASKS_S)
-    # A module without this name would be a Prefect that looks for tasks in another way: the server then says so and does not start.
-    module = vars(background_workers)
-    module["Worker"] = partial(module["Worker"], minimum_check_interval=pause, scheduling_resolution=pause)
-    return repeat_when_busy(create_app(ephemeral=True))
 
 
 def repeat_when_busy(app: ASGIApp) -> ASGIApp:

@@ -7,7 +7,9 @@ so what is set here applies whatever a person's profile says.
 from __future__ import annotations
 
 import os
-import tomllib
+import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from checks.process.environment import home_folder
 
 _LOOPBACK = "127.0.0.1,localhost"
 _CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
+# Where Prefect looks in the working directory, what stands in a file that configures it, and how it is asked.
+_FILES = (".env", "prefect.toml", "pyproject.toml")
+_PREFECT = re.compile(rb"PREFECT_|tool\.prefect", re.IGNORECASE)
+_ASK = "from prefect.settings import get_current_settings; print(get_current_settings().api.url or '')"
 
 # Nobody schedules, triggers or watches on a server that lives as long as one gate. Each of these polls or
 # writes: writes meet the flow's own in SQLite, and what polls takes CPU from the node that is being
@@ -34,24 +40,22 @@ _SERVICES_OFF = (
 
 
 def configured_api_url(environ: Mapping[str, str], directory: Path) -> str | None:
-    """The server that a person chose, or None. Looks where Prefect looks, in its order.
+    """The server that a person chose, or None. An empty value means none, as it does to Prefect: `PREFECT_API_URL= prelaunch gate ...`
+    asks for the embedded server.
 
-    `directory` is the working directory: Prefect reads .env, prefect.toml and pyproject.toml there. An
-    empty value means none, as it does to Prefect: `PREFECT_API_URL= prelaunch gate ...` asks for the
-    embedded server.
+    `directory` is the working directory. Where a file may choose a server, a process of its own asks Prefect, which takes a second:
+    Prefect's settings cannot be changed in a process that has imported it. Prefect itself reports files that it cannot read.
     """
-    names = {name.lower(): value for name, value in environ.items()}
-    dotenv = _read_dotenv(directory / ".env")
-    project = _read_toml(directory / "prefect.toml")
-    tool = _read_toml(directory / "pyproject.toml").get("tool", {})
-    tables = (project, tool.get("prefect", {}) if isinstance(tool, dict) else {})
-    urls = (
-        names.get("prefect_api_url"),
-        dotenv.get("PREFECT_API_URL"),
-        *(_text(table, "api", "url") for table in tables),
-        _profile(environ, _profiles_path(environ, dotenv, tables, directory)).get("PREFECT_API_URL"),
-    )
-    return next((url for url in urls if url is not None), None) or None
+    for name, value in environ.items():
+        if name.lower() == "prefect_api_url":
+            return value or None
+    home = environ.get("PREFECT_HOME") or (home_folder() or directory) / ".prefect"
+    files = (*(directory / name for name in _FILES), Path(home) / "profiles.toml")
+    if "PREFECT_PROFILES_PATH" not in environ and not any(map(_may_choose, files)):
+        return None
+    ask = (sys.executable, "-I", "-W", "ignore", "-c", _ASK)
+    asked = subprocess.run(ask, cwd=directory, env=environ, capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or None
 
 
 def client_environment(
@@ -126,49 +130,9 @@ def _bypass(proxies: str) -> str:
     return f"{proxies},{_LOOPBACK}" if proxies else _LOOPBACK
 
 
-def _profiles_path(
-    environ: Mapping[str, str],
-    dotenv: Mapping[str, str],
-    tables: tuple[Mapping[str, object], ...],
-    directory: Path,
-) -> Path:
-    """Where Prefect would look for profiles; mirrors prefect.settings.sources._get_profiles_path (3.8.8)."""
-    configured = (
-        environ.get("PREFECT_PROFILES_PATH"),
-        dotenv.get("PREFECT_PROFILES_PATH"),
-        *(_text(table, "profiles_path") for table in tables),
-    )
-    home = environ.get("PREFECT_HOME") or (home_folder() or directory) / ".prefect"
-    return directory / next((path for path in configured if path), Path(home) / "profiles.toml")
-
-
-def _profile(environ: Mapping[str, str], path: Path) -> dict[str, str]:
-    """The active profile's settings; {} if there is none: Prefect's default profile names no server."""
-    profiles = _read_toml(path)
-    active = environ.get("PREFECT_PROFILE") or profiles.get("active")
-    every = profiles.get("profiles")
-    settings = every.get(active) if isinstance(every, dict) else None
-    return {name: str(value) for name, value in settings.items()} if isinstance(settings, dict) else {}
-
-
-def _text(table: Mapping[str, object], *keys: str) -> str | None:
-    value: object = table
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else None
-
-
-def _read_toml(path: Path) -> dict[str, object]:
-    """The file's tables; {} if it is absent or broken (Prefect itself reports a broken one at import)."""
+def _may_choose(path: Path) -> bool:
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return {}
-
-
-def _read_dotenv(path: Path) -> dict[str, str]:
-    if not path.is_file():
-        return {}
-    from dotenv import dotenv_values  # Prefect's own reader, 10 ms: paid only where the file exists
-
-    return {name.upper(): value for name, value in dotenv_values(path).items() if value is not None}
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return path.name == "prefect.toml" or _PREFECT.search(data) is not None

@@ -83,19 +83,18 @@ def fleet_of(
     """
     trend = follow([gate.numbers for gate in history.gates], bool(one_name))
     machines = sorted(_machines(history, trend), key=lambda one: one.last)
-    owners = {one.last[1:]: one for one in machines}
+    all_nodes = [_node(one, now, fresh_s) for one in machines]
+    owners = {(node.cluster, node.engine_node or node.name): node for node in all_nodes}
     nodes: list[FleetNode] = []
     replaced: list[FleetNode] = []
     unseen: list[FleetNode] = []
-    for one in machines:
-        last, cluster, name = one.last
-        node = _node(one, now, fresh_s)
-        if owners[cluster, name] is not one:
+    for one, node in zip(machines, all_nodes, strict=True):
+        called = node.engine_node or node.name
+        if owners[node.cluster, called] is not node:
             replaced.append(node)
             continue
-        called = node.engine_node or name
-        node = _with_acts(node, (acts or {}).get((cluster, called), ()), (views or {}).get(called))
-        is_unseen = not one_name and now - (seconds_of(last) or now) > SEEN_S
+        node = _with_acts(node, (acts or {}).get((node.cluster, called), ()), (views or {}).get(called))
+        is_unseen = not one_name and now - (seconds_of(one.last[0]) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
     tested = {node.engine_node or node.name for node in (*nodes, *unseen)}
     untested = [

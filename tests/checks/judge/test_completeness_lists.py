@@ -124,16 +124,17 @@ def test_a_gpu_too_many_on_one_node_hides_none_that_another_one_lacks() -> None:
     assert Count(15, 16) == decide(seven, policy_of(P5), builtin()).coverage.gpus
 
 
-@pytest.mark.parametrize("more", ["values", "labels"])
+@pytest.mark.parametrize("more", ["values", "labels", "labels than one value alone"])
 def test_lists_of_unequal_length_are_missing_evidence(more: str) -> None:
     """More values than labels as well as more labels than values."""
-    name = "ecc_current" if more == "values" else "gpus"
+    name = "gpus" if more == "labels" else "ecc_current"
 
     def longer(row: Observation) -> Observation:
         held = row.metrics[name]
         assert isinstance(held, tuple)
         added = "GPU 8" if name == "gpus" else held[0]
-        return replace(row, metrics={**row.metrics, name: (*held, added)})
+        alone = added if "alone" in more else (*held, added)
+        return replace(row, metrics={**row.metrics, name: alone})  # type: ignore[dict-item]
 
     found = _findings(with_row(catalogue_report(P5, 2), "gpu.ecc", "node-0", longer))
 

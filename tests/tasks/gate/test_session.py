@@ -12,11 +12,14 @@ from unittest.mock import Mock
 
 import pytest
 
+from tasks.gate import jobs
 from tasks.gate import session as sessions
+from tasks.gate.jobs import cancel_jobs, running_jobs
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LauncherAddress, LeaseLost, OpenQuestion
+from tasks.gate.lease.owner import Owner, this_process
 from tasks.gate.progress import LiveProgress
-from tasks.gate.session import RunOver, Session, cancel_jobs, end_run, open_session, running_jobs, take_lease
+from tasks.gate.session import RunOver, Session, end_held_jobs, end_run, open_session, take_lease
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
 from tasks.store.base import StoreError
 from tasks.store.layout import lease_key
@@ -204,7 +207,7 @@ def test_which_jobs_of_a_dead_gate_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: JobStatus, expected: tuple[str, ...] | None
 ) -> None:
     """An engine that does not answer is no proof that nothing runs."""
-    monkeypatch.setattr(sessions, "launcher_of", lambda engine: FakeEngine(states={TRAIN_JOB: status}))
+    monkeypatch.setattr(jobs, "launcher_of", lambda engine: FakeEngine(states={TRAIN_JOB: status}))
     lease = session(tmp_path).renewal.lease
 
     if expected is None:
@@ -217,7 +220,7 @@ def test_which_jobs_of_a_dead_gate_run(
 def test_every_job_of_a_lock_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names all that could not be ended."""
     engine = FakeEngine(broken={CHECK_JOB})
-    monkeypatch.setattr(sessions, "launcher_of", lambda address: engine)
+    monkeypatch.setattr(jobs, "launcher_of", lambda address: engine)
 
     with pytest.raises(LaunchError, match=CHECK_JOB):
         cancel_jobs(session(tmp_path).renewal.lease)
@@ -228,17 +231,36 @@ def test_every_job_of_a_lock_is_tried(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_run_that_died_is_ended_by_the_hook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: list[str], broken: bool
 ) -> None:
-    """The lock stays where a job may still run, and people are told."""
-    one = session(tmp_path)
-    bound(one)
-    engine = FakeEngine(broken={TRAIN_JOB} if broken else set())
-    monkeypatch.setattr(sessions, "launcher_of", lambda address: engine)
+    """No gate can adopt a job that the hook ends, because the lock is the hook's meanwhile. Where a job may still run, the lock stays
+    that of the dead process, and people are told.
+    """
+    one, owners, dead = session(tmp_path), list[Owner](), replace(DEAD, flow_run_id="run")
+    store, engine = one.context.store, FakeEngine(broken={TRAIN_JOB} if broken else set())
+    leases.changed(store, bound(one), owner=dead)
+
+    def launcher_of(address: LauncherAddress) -> FakeEngine:
+        owners.extend(lease.owner for lease in (leases.lease_of_cluster(store, "c"),) if lease is not None)
+        return engine
+
+    monkeypatch.setattr(jobs, "launcher_of", launcher_of)
     monkeypatch.setattr(sessions, "open_gate_context", lambda request: one.context)
     end_run(SimpleNamespace(), "another-run")  # type: ignore[arg-type]
     untouched = not engine.calls
     end_run(SimpleNamespace(), "run")  # type: ignore[arg-type]
+    left = leases.lease_of_cluster(store, "c")
 
-    assert (True, broken, broken) == (untouched, locked(one), bool(notified))
+    assert (True, [this_process("run")], broken) == (untouched, owners, bool(notified))
+    assert (dead if broken else None) == (left and left.owner)
+
+
+def test_jobs_of_a_dead_run_are_left_to_the_gate_that_adopted_them(tmp_path: Path) -> None:
+    """It took the lock after the hook had read it."""
+    one = session(tmp_path)
+    before = bound(one)
+    leases.bind_run(one.context.store, before, "heir")
+
+    assert not end_held_jobs(one.context.store, before)
+    assert locked(one)
 
 
 def bound(one: Session) -> leases.HeldLease:
@@ -255,7 +277,7 @@ def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resu
     context.store.probe = lambda: None
     request = SimpleNamespace(gate_file="g.toml", advanced=None, launch=True)
     monkeypatch.setattr(sessions, "open_gate_context", lambda request: context)
-    monkeypatch.setattr(sessions, "launcher_of", lambda address: context.launcher)
+    monkeypatch.setattr(jobs, "launcher_of", lambda address: context.launcher)
     for name in ("require_names", "require_strict_policy", "keep_request"):
         monkeypatch.setattr(sessions, name, lambda *ignored: None)
 

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tasks.gate import submission
 from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.lease.lease import LeaseLost
 from tasks.gate.outcome import GateOutcome
 from tasks.gate.predecessor import PredecessorJobs, report_takeover
 from tasks.gate.progress import LiveProgress, Progress
@@ -35,7 +36,7 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.interruption import pause, tell_silence
 from tasks.provision import settle_lease
-from tasks.store.layout import preflight_key
+from tasks.store.layout import lease_key, preflight_key
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
 
 JOB: Any = SimpleNamespace(name=CHECK_JOB)
@@ -118,6 +119,16 @@ def test_submission_failure_cancels_only_a_job_that_may_run(
 
     assert [*[("submit", CHECK_JOB)] * len(errors), *[("cancel", CHECK_JOB)] * ended] == engine.calls
     assert (int(ended), {CHECK_JOB} if ended else set()) == (len(one.unreleased), one.begun)
+
+
+def test_a_gate_that_lost_its_lock_submits_nothing(tmp_path: Path) -> None:
+    """It stood still, and another gate has the cluster: nobody would follow the job, or end it."""
+    engine = Engine(Placement.NONE)
+    with pytest.raises(LeaseLost), gate(tmp_path, engine) as one:
+        one.context.store.put(lease_key("c"), b"{}")
+        submit_job(one, JOB)
+
+    assert ([], set()) == (engine.calls, one.begun)
 
 
 def test_an_engine_that_does_not_answer_is_said_with_how_long_it_is_asked(tmp_path: Path) -> None:

@@ -86,6 +86,16 @@ def test_the_partners_of_a_re_test_serve_again(
     assert (engine.shown["n0"].service is ServiceState.SERVING) is not taken
 
 
+@pytest.mark.parametrize("turns", [["n1", "n2", "n3"], ["n1 n2", "n3 n4", "n1 n2"]])
+def test_each_re_test_of_a_node_has_other_partners(turns: list[str]) -> None:
+    """One of them may be bad itself, and then no re-test with it proves anything."""
+    partners = dict.fromkeys(" ".join(turns).split())
+    world, engine = World(1, hostile=False), Paired(serving("n0", *partners).shown)
+    list(follow(world, engine, [Proof.CANNOT_TELL]))
+
+    assert turns == [" ".join(partners) for _, *partners in engine.tested]
+
+
 @pytest.mark.parametrize("error", [SILENT, REFUSED, AMBIGUOUS, Killed()])
 def test_a_re_test_that_failed_counts_whatever_the_engine_answers_at_its_end(error: BaseException) -> None:
     """A second one would have passed without a repair."""
@@ -121,9 +131,11 @@ def test_a_re_test_waits_a_day_for_a_partner_and_then_a_person_is_called(
 
 
 def follow(world: World, engine: Paired, proofs: list[Proof]) -> Iterator[int]:
-    """Twenty rounds, each by a process of its own, for a node that needs partners; the last of the proofs is repeated."""
+    """Twenty rounds, each by a process of its own, for a node that needs one partner, or two where their number is even; the last of
+    the proofs is repeated.
+    """
     (case,), partners = world.condemn("n0", hard=False), tuple(engine.shown)[1:]
-    check = ("nccl.all_reduce", "nccl.pairs")[len(partners) - 1]
+    check = ("nccl.pairs", "nccl.all_reduce")[len(partners) % 2]
     world.open([replace(case, blames=(replace(case.blames[0], check=check),), partners=partners)])
 
     def recheck(case: Case, place: Retest) -> Rechecked:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checks.culprit.topology import SWITCHES
-from checks.model import Action, Answer, Cause, Finding, Level, Outcome, Profile, Report, Skip
+from checks.model import Action, Answer, Cause, Finding, FindingKind, Level, Outcome, Profile, Report, Skip
 from checks.policy import CheckPolicy, OnWarn, Over, Rule
 from tasks.gate_file.references import read_policy
 from tasks.remediation.model import Blame, Case, Proof
@@ -145,6 +145,13 @@ def test_less_than_everything_is_no_proof(change: Callable[[Report], Report], pr
     assert proof is proof_of(a_case(), report, verdict_of(report), POLICY)[0]
 
 
+def test_what_failed_in_a_re_test_is_said_with_its_node() -> None:
+    """The fault of a partner must not be read as the node's own."""
+    for sick, text in (("node-0/rank-0", "node-0, rank 0"), ("node-1/rank-2", "node-1, rank 2")):
+        report = wrong(healthy(2), sick)
+        assert text in proof_of(a_case(), report, verdict_of(report), POLICY)[2]
+
+
 OPTIONAL = replace(POLICY, checks={name: replace(one, required=False) for name, one in POLICY.checks.items()})
 
 
@@ -269,7 +276,9 @@ def test_a_report_with_an_unreadable_time_is_stale() -> None:
 def test_what_other_nodes_had_shown_is_compared_with_what_they_had(
     over: Over, gflops: float | str, proof: Proof
 ) -> None:
-    """A re-test has too few nodes to compare, and its gate passes. Only a value that its peers would accept proves the node."""
+    """A re-test has too few nodes to compare, so that its gate passes, or refuses because the finding is still open on the node. Only
+    a value that its peers would accept proves the node.
+    """
     compares = Rule("gflops", "peers", over, fail_below=0.8, min_peers=5)
     policy = replace(POLICY, checks={**POLICY.checks, "compute.gemm": CheckPolicy(rules=(compares,))})
 
@@ -282,5 +291,10 @@ def test_what_other_nodes_had_shown_is_compared_with_what_they_had(
     case = cases_of(slow, verdict_of(slow, policy), "digest", "prod", "gate.toml")[0]
     report = with_rate(healthy(2), gflops)
 
+    verdict = verdict_of(report, policy)
+    still = Finding(Level.FAIL, Cause.HARDWARE, "compute.gemm", "node-1", "slow")
+    still = replace(still, kind=FindingKind.OPEN_BEFORE, metric="gflops")
+
     assert "node-1" == case.node
-    assert proof is proof_of(case, report, verdict_of(report, policy), policy)[0]
+    for one in (verdict, replace(verdict, findings=(still, *verdict.findings), condemned=("node-1",))):
+        assert proof is proof_of(case, report, one, policy)[0]

@@ -14,7 +14,7 @@ from tasks.render.context import NO_CONTEXT
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.reports import trend
-from tasks.reports.trend import past_of
+from tasks.reports.trend import Ends, past_of
 from tasks.store import records
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.layout import nodes_key, record_key
@@ -42,9 +42,9 @@ def _slow_node(number: int) -> Report:
     return replace(made, gate_id=gate_id(number), measured_at=f"{day}T08:00:00Z")
 
 
-def _this(number: int, report: Report) -> tuple[Report, Digests, Policy, str]:
+def _this(number: int, report: Report) -> tuple[Report, Digests, Policy, str, Ends]:
     report = replace(report, gate_id=gate_id(number))
-    return report, Digests(digest(dump(report)), "", "", None, ""), POLICY, "c"
+    return report, Digests(digest(dump(report)), "", "", None, ""), POLICY, "c", lambda store, gate_ids: {}
 
 
 def test_the_clusters_gates_are_there_oldest_first(store: Store) -> None:
@@ -142,7 +142,7 @@ def test_trend_page_shows_changes_since_the_last_go(store: Store) -> None:
     nodes = [replace(node, identity={**node.identity, "driver": "580"}) for node in healthy().nodes]
     this = replace(_day(2, healthy()), nodes=tuple(nodes))
     digests = replace(keep(store, 2, this).digests, policy="f" * 64)
-    past = past_of(store, this, digests, POLICY, "c")
+    past = past_of(store, this, digests, *_this(2, this)[2:])
     page = html(this, verdict_of(this), "local", replace(NO_CONTEXT, past=past))
 
     assert any(line.startswith("policy ") for line in past.changed)

@@ -31,7 +31,7 @@ from tests.tasks.slackbot.stage import ADA, EVE, Stage, deployed, runs_of, stage
 JUDGED_S = 1_795_428_720.0
 SAID = "The nodes were measured 3 days before this verdict, 2026-11-20 10:12 UTC."
 
-GO, NO_GO = "test-20261122-060000-0001", "test-20261122-050000-0002"
+GO, NO_GO, RETEST = "test-20261122-060000-0001", "test-20261122-050000-0002", "test-20261122-063000-0003"
 
 
 pytestmark = pytest.mark.usefixtures("prefect_backend")
@@ -53,11 +53,11 @@ def told(world: Stage, user: str, text: str) -> str:
     return json.dumps(body["blocks"], ensure_ascii=False).replace("\u2060", "")
 
 
-def kept(world: Stage, gate_id: str, report: Report) -> None:
+def kept(world: Stage, gate_id: str, report: Report, cluster: str = "test") -> None:
     """A verdict of before, as a gate keeps it."""
     verdict = verdict_of(report)
     world.store.put(verdict_key(gate_id), dump_plain(verdict_json(verdict)))
-    keep(world.store, record_of(gate_id, report, verdict, "key", 1e9, "test", "test"))
+    keep(world.store, record_of(gate_id, report, verdict, "key", 1e9, "test", cluster))
 
 
 def test_a_gate_is_started_once_however_often_the_command_is_delivered(world: Stage) -> None:
@@ -125,10 +125,11 @@ def test_status_and_why_say_what_waits_and_what_was_found(
     world: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest verdict that was no go, or the one that was asked for, also where another version wrote it or a record cannot be
-    read. Verdicts are in the store, and are shown where the server does not answer.
+    read. A re-test is only shown if its id is asked for. Verdicts are in the store, and are shown where the server does not answer.
     """
     kept(world, NO_GO, wrong_sums(healthy()))
     kept(world, GO, healthy())
+    kept(world, RETEST, wrong_sums(healthy()), "test-retest-0a1b2c3d")
     world.ask()
 
     said = told(world, EVE, "status")
@@ -138,6 +139,7 @@ def test_status_and_why_say_what_waits_and_what_was_found(
         said = told(world, EVE, asked)
         assert "NO-GO test: node-1, rank 3 computes wrong sums" in said
         assert "12 wrong values in all_reduce" in said and NO_GO in said and "Observed" in said
+    assert RETEST in told(world, EVE, f"why {RETEST}")
 
     world.store.put(verdict_key(NO_GO), b'{"level": "FAIL"}')
     said = told(world, EVE, "why")

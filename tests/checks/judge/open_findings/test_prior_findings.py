@@ -83,6 +83,18 @@ def test_gate_judges_an_open_finding_it_measured_by_its_own_result() -> None:
     assert Answer.GO is judged(an_open("system.clock", part="")).answer
 
 
+@pytest.mark.parametrize(("boot", "nodes"), [*product(("b-1", "b-0"), (2, 4))])
+def test_a_gate_of_few_nodes_does_not_answer_a_comparison(boot: str, nodes: int) -> None:
+    """After a restart it warns: the re-test of a repaired node has few nodes. node-1 is in the boot b-1."""
+    known = replace(an_open("system.clock", part="", boot=boot), compared_nodes=4)
+    found = verdict_of(report := with_open(healthy(nodes), 1, known))
+    is_small, has_restarted = nodes < 4, boot != "b-1"
+
+    assert found.answer is (Answer.NO_GO if is_small and not has_restarted else Answer.GO)
+    assert is_small is any("compares too few nodes" in one.message for one in found.findings)
+    assert (has_restarted and not is_small) is bool(closed_names(report, found.findings))
+
+
 def test_a_check_that_failed_to_measure_is_not_measured() -> None:
     blind = without_row(healthy(), "system.clock", "node-1")
     known = an_open("system.clock", part="")
@@ -176,9 +188,7 @@ def test_a_counted_event_is_answered_after_a_restart_alone(
     ("boot", "check", "left"),
     [("b-1", "compute.gemm", 1), ("b-0", "compute.gemm", 0), ("b-0", "storage.smart", 1)],
 )
-def test_a_prolog_lets_a_restarted_node_in_for_what_a_gate_alone_measures(
-    boot: str, check: str, left: int
-) -> None:
+def test_a_prolog_lets_a_restarted_node_in_for_what_gates_measure(boot: str, check: str, left: int) -> None:
     """Otherwise no gate could run on a node that was repaired. node-1 is in the boot b-1."""
     report = without_remedied(with_open(healthy(), 1, an_open(check, boot=boot)), {"compute.gemm"})
 

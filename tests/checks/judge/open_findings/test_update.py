@@ -10,6 +10,7 @@ from checks.documents import open_findings as documents
 from checks.documents.open_findings import MOST_CLOSED, MOST_OPEN, Closer, OpenFinding, OpenFindings
 from checks.judge.open_findings.update import LatestEvidence, after_gate, after_round, close, seen_on
 from checks.model import Action, Cause, Finding, FindingKind, Level
+from checks.model_details import Comparison, Reference, Relation
 
 DAY = 86400.0
 GPU = "GPU 5 (0000:b9:00.0)"
@@ -36,8 +37,9 @@ def seen(
     boot: str = BOOT,
     since: float = 0.0,
     check: str = "kernel.xid",
+    nodes: int = 1,
 ) -> LatestEvidence:
-    return LatestEvidence(at, by, boot, found, {check: since})
+    return LatestEvidence(at, by, boot, found, {check: since}, (), {check: nodes})
 
 
 OPENED = after_round(OpenFindings(), seen(finding(), since=999 * DAY))
@@ -159,6 +161,25 @@ def test_a_log_that_does_not_reach_back_has_not_measured_the_event() -> None:
     assert after_gate(opened, seen(by="g", at=1002 * DAY, since=998 * DAY)).open == ()
 
 
+@pytest.mark.parametrize(
+    ("check", "of", "before", "needed"),
+    [
+        ("compute.gemm", Reference.FLEET, 8, 4),
+        ("compute.overlap", Reference.PEERS, 2, 2),
+        ("nccl.pairs", Reference.THRESHOLD, 8, 3),
+        ("compute.gemm", Reference.EXPECTED, 8, 0),
+    ],
+)
+def test_a_comparison_is_answered_by_one(check: str, of: Reference, before: int, needed: int) -> None:
+    """A slow machine that is alone in the next gate looks like a good one, also after a restart."""
+    slow = replace(finding(check), compared=Comparison(0.8, "", Relation.BELOW, 0.9, of, 1.0))
+    opened = after_gate(OpenFindings(), seen(slow, by="g", check=check, nodes=before))
+    known = documents.load(documents.dump(opened))
+    for now in (1, 2, 3, 4):
+        after = after_gate(known, seen(by="h", check=check, boot=NEXT_BOOT, nodes=now))
+        assert (now >= needed) is (after.open == ())
+
+
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.APPLICATION])
 def test_open_finding_mended_in_place_closes_by_a_gate_measurement(cause: Cause) -> None:
     full = finding("system.resources", "disk_free_bytes", cause, part="")
@@ -216,16 +237,14 @@ def test_the_file_is_read_as_it_was_written() -> None:
 
 
 def test_an_open_finding_has_no_default_that_hides_a_field() -> None:
-    """A field with a default could be lost from the file and nobody would notice."""
-    assert all(field.default is MISSING for field in fields(OpenFinding))
+    """A field with a default could be lost from the file and nobody would notice. Older files lack the last one."""
+    assert ["compared_nodes"] == [one.name for one in fields(OpenFinding) if one.default is not MISSING]
 
 
 def test_texts_without_end_leave_a_file_that_can_be_read() -> None:
     """A file that is too large to read would be the end of the watch, and refuse every gate."""
     long = "\U0001f525" * 20_000
-    many = [
-        replace(finding(part=f"{number} {long}"), message=long, remedy=long) for number in range(MOST_OPEN)
-    ]
+    many = [replace(finding(part=f"{n} {long}"), message=long, remedy=long) for n in range(MOST_OPEN)]
     known = after_round(OpenFindings(), seen(*many))
     again = after_round(known, seen(*many, at=1001 * DAY))
 

@@ -10,6 +10,7 @@ import pytest
 from checks.judge.blame import MOST_LINKS
 from checks.judge.rules.apply import apply
 from checks.model import CLUSTER, Cause, Finding, Observation, Outcome, Value
+from tasks.gate_file.references import default_policy
 from tests.checks.local_policy import local_policy
 
 MTU = "network.mtu"
@@ -103,6 +104,24 @@ def test_two_halves_with_different_mtus_name_the_network() -> None:
 def test_peers_towards_which_nothing_was_measured_are_evidence_and_no_link() -> None:
     """A null is missing evidence about the node that should have measured."""
     assert [(one.cause, one.subject) for one in narrowed(None)] == [(Cause.EVIDENCE, "n0")]
+
+
+@pytest.mark.parametrize(("bad", "named"), [({0}, {"n0<->n1"}), ({0, 1}, {"n1"})])
+def test_neighbour_that_does_not_answer_is_named_and_not_the_node_that_sends(
+    bad: set[int], named: set[str]
+) -> None:
+    """Of a ring with two devices each, of which the second ones are well."""
+    line = default_policy("p5.48xlarge")[1].checks["efa.pingpong"]
+    rules = tuple(rule for rule in line.rules if rule.metric == "failures")
+    rows = [
+        Observation("efa.pingpong", f"n{at}", Outcome.MEASURED, 1.0, {
+            "peers": (f"n{(at + 1) % 4}",) * 2, "failures": ("no answer" if at in bad else "ok", "ok"),
+        }) for at in range(4)
+    ]  # fmt: skip
+
+    assert named == {
+        one.subject for one in apply("efa.pingpong", dataclasses.replace(line, rules=rules), rows, 4)
+    }
 
 
 def test_the_remedy_fits_what_is_declared() -> None:

@@ -106,6 +106,16 @@ def test_the_same_gate_file_adopts_what_a_dead_owner_left(
     assert (this_process(), ["g-1"] * (has == "g-2")) == (held.owner, ended)
 
 
+def test_a_lock_is_new_once_the_jobs_of_a_dead_gate_are_ended(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine took five minutes for that: the lock of a gate that lives must not look old to the next one."""
+    take(store, CHANGED)
+    monkeypatch.setattr(leases, "time", Mock(monotonic=Mock(side_effect=(0.0, 300.0))))
+
+    assert NEXT.expires_at + 300.0 == take(store, NEXT).lease.expires_at
+
+
 @pytest.mark.parametrize(
     ("left", "launches", "said"),
     [

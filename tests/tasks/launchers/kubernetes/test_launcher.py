@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,47 @@ def test_job_left_by_a_dead_gate_can_be_cancelled(cluster: Cluster, make: Make, 
 
     assert cluster.server.names("configmaps") == [spec.name]
     assert cluster.server.names("secrets") == []
+
+
+class Once(dict[tuple[str, str], int]):
+    """Failures of the API server that happen once each."""
+
+    def get(self, request: tuple[str, str], default: Any = None) -> Any:
+        return self.pop(request, default)
+
+
+def test_one_error_of_the_api_server_leaves_no_pod_running(
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It throttles, or is replaced, at the moment when a gate ends its job: it is asked again, also by a gate that is to end."""
+    monkeypatch.setattr("tasks.launchers.kubernetes.submit.AGAIN_S", 0.1)
+    launcher, spec = make(), job(tmp_path, WAIT)
+    started(launcher, spec)
+    cluster.server.fails = Once({("PATCH", "configmaps"): 429, ("GET", "configmaps"): 503})
+    with interruptible() as stop:
+        stop.set()
+        launcher.cancel(spec.name)
+
+    assert ([], {}) == (cluster.server.names("pods"), cluster.server.fails)
+
+
+def test_a_training_that_ended_well_is_not_lost_with_a_log_that_nobody_can_read(
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node is gone: the log is asked for until the engine's time to answer is up, and then it is missing."""
+
+    def gone(pod: str, query: object) -> str:
+        raise EngineUnavailable("no route to host")
+
+    launcher, spec = make(), job(tmp_path, SAY)
+    monkeypatch.setattr(launcher.api, "log", gone)
+    launcher.submit(launcher.plan(spec))
+    waits = until(launcher, spec.name, SECONDS, lambda one: one.state is JobState.UNKNOWN)
+    monkeypatch.setattr(launcher, "silence_s", 0.0)
+    status = launcher.state(spec.name)
+
+    assert (False, JobState.SUCCEEDED) == (waits.absent, status.state)
+    assert "no route to host" in waits.detail and "no route to host" in status.detail
 
 
 def test_an_object_of_somebody_else_is_not_adopted(cluster: Cluster, make: Make, tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from prefect.settings import Settings
 
 from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.settings import client_environment, configured_api_url, server_environment
@@ -16,7 +14,6 @@ from tasks.orchestration.server.settings import client_environment, configured_a
 URL = "http://prefect.example:4200/api"
 OTHER = "http://other.example:4200/api"
 API = f'[api]\nurl = "{URL}"'
-OTHER_API = f'[tool.prefect.api]\nurl = "{OTHER}"'
 PROFILES = f"""
 active = "team"
 [profiles.team]
@@ -35,10 +32,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
     "dotenv": ({}, {".env": f"PREFECT_API_URL='{URL}'\n"}, URL),
     "prefect_toml": ({}, {"prefect.toml": API}, URL),
     "pyproject": ({}, {"pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"'}, URL),
-    "prefect_toml_over_pyproject": ({}, {"prefect.toml": API, "pyproject.toml": OTHER_API}, URL),
     "profile": ({}, {"home/profiles.toml": PROFILES}, URL),
     "profile_named": ({"PREFECT_PROFILE": "quiet"}, {"home/profiles.toml": PROFILES}, None),
-    "profile_unknown": ({"PREFECT_PROFILE": "gone"}, {"home/profiles.toml": PROFILES}, None),
     "profiles_elsewhere": ({"PREFECT_PROFILES_PATH": "mine.toml"}, {"mine.toml": PROFILES}, URL),
     "profiles_by_toml": ({}, {"prefect.toml": 'profiles_path = "mine.toml"', "mine.toml": PROFILES}, URL),
     "broken_profiles": ({}, {"home/profiles.toml": "active = ["}, None),
@@ -60,20 +55,6 @@ def test_finds_the_server_that_a_person_configured(tmp_path: Path, name: str) ->
     environ, directory, chosen = _arrange(tmp_path, name)
 
     assert configured_api_url(environ, directory) == chosen
-
-
-@pytest.mark.filterwarnings("ignore:Failed to load profiles")
-def test_agrees_with_prefect_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cheap look-up chooses what Prefect's own settings would, in every case above."""
-    for name in [name for name in os.environ if name.upper().startswith("PREFECT_")]:
-        monkeypatch.delenv(name)
-    for name in CASES:
-        environ, directory, chosen = _arrange(tmp_path, name)
-        with monkeypatch.context() as patch:
-            for key, value in environ.items():
-                patch.setenv(key, value)
-            patch.chdir(directory)
-            assert (Settings().api.url or None) == chosen, name
 
 
 def test_looking_for_a_server_imports_no_prefect() -> None:

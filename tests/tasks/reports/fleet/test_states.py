@@ -87,6 +87,14 @@ def test_an_old_proof_and_one_of_the_future_prove_nothing(age_s: float) -> None:
     assert (NodeState.UNPROVEN, 3) == (only(found).state, fleet_code(found))
 
 
+def test_a_name_that_another_node_had_in_a_smaller_gate_replaces_nobody() -> None:
+    """On Kubernetes the nodes of each gate are counted from node-0 on; only the engine's name says which they are."""
+    first, second = (replace(node(f"node-{at}", machine=f"m{at}"), engine_node=f"ip-{at}") for at in (0, 1))
+    found = fleet(gate(3600, first, second), gate(1800, replace(second, node="node-0")))
+
+    assert ((), ["ip-0", "ip-1"]) == (found.replaced, sorted(one.engine_node for one in found.nodes))
+
+
 def test_the_answer_is_first_and_the_worst_node_comes_next() -> None:
     """One of each kind."""
     found = fleet(
