@@ -57,10 +57,10 @@ LOG = logging.getLogger("prelaunch")
 URL = ":/?#@!$&'()*+,;=%~"
 # A launch does not wait for longer than this for a page about other gates.
 FLEET_S = 5.0
-# What a gate does beside its verdict, in packages that it does not import: each is a name for `resolve_name`.
+# What a gate does beside its verdict, in packages that it does not import: names for `resolve_name`.
 TREND = "tasks.reports.trend:past_of"
 NODES_PAGE = "tasks.reports.fleet.reading:cluster_page"
-MLFLOW = "tasks.reports.mlflow.export:export_report"
+MLFLOW_RUN, MLFLOW_EXPORT = "tasks.reports.mlflow.run:run_of", "tasks.reports.mlflow.export:export"
 
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
@@ -323,10 +323,8 @@ def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
     """A server that fails changes no verdict, and costs a few seconds."""
     table, policy = session.context.gate.mlflow, session.context.policy
     try:
-        place = resolve_name(MLFLOW)(
-            judged.report, judged.verdict, policy, session.gate_id, table.uri, table.experiment_name
-        )
-        LOG.info("logged in MLflow: %s", place)
+        run = resolve_name(MLFLOW_RUN)(judged.report, judged.verdict, policy, session.gate_id)
+        LOG.info("logged in MLflow: %s", resolve_name(MLFLOW_EXPORT)(run, table.uri, table.experiment_name))
     except Exception as error:  # noqa: BLE001 - whatever another program does, the verdict is in the store already
         LOG.warning("the report is stored, but not in MLflow: %s", error)
 

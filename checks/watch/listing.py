@@ -11,7 +11,7 @@ from pathlib import Path
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from checks.judge.open_findings.update import close
+from checks.judge.open_findings.update import OMITTED, close
 from checks.model import Level
 from checks.process import machine_state
 from checks.process.stderr import say
@@ -53,9 +53,11 @@ def _listed(findings: OpenFindings, form: str) -> int:
         for finding in sorted(findings.open, key=lambda finding: (-finding.level.rank, finding.opened_at)):
             print(_line(finding))
         if findings.omitted:
-            print(f"{findings.omitted:,} more are open and not listed")
-    grave = any(finding.level is Level.FAIL for finding in findings.open) or findings.omitted
-    return Exit.NO_GO if grave else Exit.GO
+            print(
+                f"{findings.omitted:,} more were open and are not listed. Once they are answered: --close {OMITTED} --by NAME"
+            )
+    grave = any(finding.level is Level.FAIL for finding in findings.open)
+    return Exit.NO_GO if grave or findings.omitted else Exit.GO
 
 
 def _line(finding: OpenFinding) -> str:

@@ -110,7 +110,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raise GateFileError(str(path), "", f"cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise GateFileError(str(path), "", "is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         # Python 3.14 has the line as an attribute.
         match = re.search(r"\(at line (\d+)", str(error))
         line = int(match[1]) if match else None

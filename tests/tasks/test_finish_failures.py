@@ -138,12 +138,9 @@ def test_gate_that_another_run_took_over_keeps_neither_its_machines_nor_its_end(
     one = session(tmp_path, engine)
     store, theirs = one.context.store, b'{"decision":"launched"}'
     one.ended(CHECK_JOB)
-    for key, data in (
-        (lease_key("c"), b"{}"),
-        (request_key("g-1"), b'{"flow_run":"heir"}'),
-        (outcome_key("g-1"), theirs),
-    ):
-        store.put(key, data)
+    store.put(lease_key("c"), b"{}")
+    store.put(request_key("g-1"), b'{"flow_run":"heir"}')
+    store.put(outcome_key("g-1"), theirs)
     assert not one.renewal.ours()
     asyncio.run(finish.finish_gate(one, failed_outcome(one, LeaseError(one.renewal.loss), None)))
 

@@ -29,6 +29,8 @@ from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.model import LINK, Cause, Finding, FindingKind, Level, Planned, node_of
 from checks.model_details import Reference
 
+# By this name a person closes the findings for which the file had no place.
+OMITTED = "omitted"
 # What a person mends without a restart, so that a measurement that no longer shows it is the proof that it was mended.
 MENDED_IN_PLACE = frozenset((Cause.CONFIGURATION, Cause.APPLICATION))
 # Checks with these metrics judge events in the kernel log: they have measured an old event only if the log that they read covers it.
@@ -136,8 +138,12 @@ def after_gate(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindi
 
 
 def close(open_findings: OpenFindings, name: str, person: str, at: float) -> OpenFindings:
-    """The findings without the one of this name (FindingKey.name), which `person` closed. Raises KeyError if it is not open."""
+    """The findings without the one of this name (FindingKey.name), or without the OMITTED ones, which `person` closed. Raises KeyError
+    if it is not open.
+    """
     named = [one for one in open_findings.open if one.key.name == name]
+    if name == OMITTED and open_findings.omitted:
+        return replace(open_findings, omitted=0)
     if not named:
         raise KeyError(name)
     return _without(open_findings, [(one, Closer.PERSON, person) for one in named], at)
@@ -188,9 +194,8 @@ def _after(
     still = {one.key: one for one in known.open}
     opened = [_opened(key, finding, seen) for key, finding in found.items() if key not in still]
     kept = [_again(one, found.get(one.key), seen) for one in known.open]
-    done = [
-        one for one in known.open if one.key not in found and seen.has_measured(one, known) and closes(one)
-    ]
+    measured = (one for one in known.open if one.key not in found and seen.has_measured(one, known))
+    done = [one for one in measured if closes(one)]
     after = replace(known, open=(*kept, *opened), opened_total=known.opened_total + len(opened))
     who = seen.by if closer is Closer.GATE else ""
     return _bounded(_without(after, [(one, closer, who) for one in done], seen.at))
@@ -230,10 +235,10 @@ def _without(
 
 
 def _bounded(earlier: OpenFindings) -> OpenFindings:
-    """At most MOST_OPEN findings, the gravest and oldest."""
+    """At most MOST_OPEN findings, the gravest and oldest. What is left out is found again, and counted once."""
     if len(earlier.open) <= MOST_OPEN:
         return earlier
     ordered = sorted(earlier.open, key=lambda one: (-one.level.rank, one.opened_at))
     kept = {one.key for one in ordered[:MOST_OPEN]}
     left = tuple(one for one in earlier.open if one.key in kept)
-    return replace(earlier, open=left, omitted=earlier.omitted + len(earlier.open) - len(left))
+    return replace(earlier, open=left, omitted=max(earlier.omitted, len(earlier.open) - len(left)))

@@ -12,10 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from checks.model import Report, Verdict
-from checks.policy import Policy
 from checks.runner.deadline import limited
-from tasks.reports.mlflow.run import ARTIFACT, MlflowRun, run_of
+from tasks.reports.mlflow.run import ARTIFACT, MlflowRun
 from tasks.text.redact import redact
 
 if TYPE_CHECKING:
@@ -57,13 +55,6 @@ def require_address(uri: str) -> None:
     """Raise ExportRejected unless a run could be sent to the address. It may hold a password, and is not repeated."""
     if not (ARN.fullmatch(uri) or URL.fullmatch(uri)):
         raise ExportRejected(f"the address is not {FORMS}.")
-
-
-def export_report(
-    report: Report, verdict: Verdict, policy: Policy, gate_id: str, uri: str, experiment: str
-) -> str:
-    """As `export`, of a gate's report."""
-    return export(run_of(report, verdict, policy, gate_id), uri, experiment)
 
 
 def export(run: MlflowRun, uri: str, experiment: str, seconds: float = SECONDS) -> str:

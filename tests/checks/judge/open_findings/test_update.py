@@ -213,6 +213,7 @@ def test_the_file_stays_bounded_and_counts_what_it_leaves_out() -> None:
     after = after_round(known, seen(*many[100:]))
 
     assert (MOST_OPEN, 50, MOST_OPEN + 50) == (len(after.open), after.omitted, after.opened_total)
+    assert 50 == after_round(after, seen(*many)).omitted and 0 == close(after, "omitted", "dana", 1.0).omitted
     assert 50 == sum(one.level is Level.WARN for one in after.open), "the mildest are left out"
     for number in range(MOST_CLOSED + 20):
         after = close(after, after.open[0].key.name, f"{number}", 0.0)
