@@ -72,7 +72,7 @@ def test_the_printed_batch_script_is_one_that_slurm_takes(
     said = slurm.run("sbatch", "--test-only", str(script), both=True)
 
     assert (code, script.read_text()[:12]) == (0, "#!/bin/bash\n")
-    assert "to start at" in said and "on nodes n[0-1]" in said
+    assert "to start at" in said and "on nodes n[" in said
     # The job of its own with which the plan looked at the nodes may be completing, too.
     until(lambda: set(slurm.run("squeue", "-h", "-o", "%i %j").splitlines()) <= before)
     assert {gate, script} == set(tmp_path.iterdir())

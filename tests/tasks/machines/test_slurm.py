@@ -47,10 +47,12 @@ def test_the_reservation_is_there_before_the_node_is_resumed() -> None:
     assert answers.state("n1") == "IDLE+DRAIN prelaunch: gate-7f3a gpu.ecc"
 
 
-@pytest.mark.parametrize(("keeps_reason", "more"), [(False, []), (True, [CLEAR])])
-def test_a_node_is_freed_inside_its_reservation(keeps_reason: bool, more: list[tuple[str, ...]]) -> None:
-    """24.11 leaves the reason on a node that was resumed, so it is written over while no job can start."""
-    answers = fenced(keeps_reason=keeps_reason)
+@pytest.mark.parametrize(("left", "more"), [("", []), (f"{MARK}", [CLEAR]), ("Action:Replace", [CLEAR])])
+def test_a_node_is_freed_inside_its_reservation(left: str, more: list[tuple[str, ...]]) -> None:
+    """24.11 leaves the reason on a node that was resumed, also the one for HyperPod. It is written over while no job can start."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    answers.nodes["n1"].reason = left
     machines(answers).free("n1", MARK)
 
     assert answers.argvs == [CREATE, RESUME, *more, DELETE]

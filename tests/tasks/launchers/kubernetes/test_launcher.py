@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -87,26 +86,19 @@ def test_job_left_by_a_dead_gate_can_be_cancelled(cluster: Cluster, make: Make, 
     assert cluster.server.names("secrets") == []
 
 
-class Once(dict[tuple[str, str], int]):
-    """Failures of the API server that happen once each."""
-
-    def get(self, request: tuple[str, str], default: Any = None) -> Any:
-        return self.pop(request, default)
-
-
-def test_one_error_of_the_api_server_leaves_no_pod_running(
+def test_one_lost_answer_of_the_api_server_leaves_no_pod_running(
     cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It throttles, or is replaced, at the moment when a gate ends its job: it is asked again, also by a gate that is to end."""
+    """Its answer is lost at the moment when a gate ends its job: it is asked again, also by a gate that is to end."""
     monkeypatch.setattr("tasks.launchers.kubernetes.submit.AGAIN_S", 0.1)
     launcher, spec = make(), job(tmp_path, WAIT)
     started(launcher, spec)
-    cluster.server.fails = Once({("PATCH", "configmaps"): 429, ("GET", "configmaps"): 503})
+    cluster.server.lost |= {("PATCH", "configmaps"), ("GET", "configmaps")}
     with interruptible() as stop:
         stop.set()
         launcher.cancel(spec.name)
 
-    assert ([], {}) == (cluster.server.names("pods"), cluster.server.fails)
+    assert ([], set()) == (cluster.server.names("pods"), cluster.server.lost)
 
 
 def test_a_training_that_ended_well_is_not_lost_with_a_log_that_nobody_can_read(
