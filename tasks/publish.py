@@ -80,7 +80,7 @@ def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
     """
     if judged.reused:
         return
-    cluster = session.context.rows_cluster or record.cluster
+    cluster = session.context.nodes_cluster
     try:
         gate_nodes = rows_of(
             judged.report, judged.verdict, session.context.policy, record.gate_id, record.judged_at, cluster
@@ -131,7 +131,7 @@ async def publish_ending(session: Session, judged: JudgedReport) -> None:
 async def _show_verdict(session: Session, judged: JudgedReport, context: VerdictContext) -> None:
     """The one page for people that a run leaves in Prefect, with the places of all others."""
     gate, location_of = session.context.gate, session.context.store.location
-    places = location_of(html_key(session.gate_id)), location_of(fleet_key(gate.cluster.name))
+    places = location_of(html_key(session.gate_id)), location_of(fleet_key(session.context.nodes_cluster))
     host, file = session.renewal.lease.owner.host, os.path.abspath(session.context.file)
     page = verdict_page(replace(judged, context=context), gate.name, places, file, host)
     line = headline(judged.verdict, gate.name)
@@ -272,7 +272,7 @@ def _put_verdict(context: GateContext, gate_id: str, judged: JudgedReport) -> No
 
 def keep_fleet_page(session: Session) -> None:
     """Store the page about all nodes of the cluster. That it could not be made in time is logged."""
-    store, cluster = session.context.store, session.context.gate.cluster.name
+    store, cluster = session.context.store, session.context.nodes_cluster
     try:
         page_of = resolve_name(NODES_PAGE)
         page = limited(FLEET_S, lambda: page_of(store, cluster, time.time()))
@@ -296,7 +296,7 @@ def write_locally(session: Session, judged: JudgedReport) -> str:
 
 
 def _past(session: Session, judged: JudgedReport) -> GateHistory:
-    context, cluster = session.context, session.context.gate.cluster.name
+    context, cluster = session.context, session.context.nodes_cluster
     report = replace(judged.report, gate_id=session.gate_id)
     try:
         past: GateHistory = resolve_name(TREND)(

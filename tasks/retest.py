@@ -73,7 +73,7 @@ def retest_context(context: GateContext, case: Case, retest: Retest) -> GateCont
     measured = changed.declared(names, context.declared.kernel_log)
     return replace(
         context, gate=changed, engine=engine, launcher=launcher, declared=measured, certifies=False,
-        rows_cluster=gate.cluster.name,
+        nodes_cluster=gate.cluster.name,
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ def start_server(local: Path, stack: ExitStack) -> EmbeddedServer | None:
         raise EnvironmentUnusable(message)
     if configured:
         os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
+        os.environ["PREFECT_API_URL"] = configured  # Prefect is not asked again
         return None
     report_progress(
         Progress(STARTING, "no Prefect server is configured (PREFECT_API_URL): the gate starts its own")

@@ -56,7 +56,7 @@ class GateContext:
     """Everything that follows from a request alone. `here` is the gate file's folder.
 
     `address` opens the same store from anywhere; `local` is this machine's folder for what is no evidence. `certifies`: certificates
-    may stand for checks, as far as the policy says. `rows_cluster` is the cluster for whose nodes this gate counts, "" for its own.
+    may stand for checks, as far as the policy says. `nodes_cluster` is the cluster for whose nodes this gate counts.
     """
 
     gate: Gate
@@ -74,7 +74,7 @@ class GateContext:
     terms: CostTerms = NOTHING_SAID
     topology: Topology | None = None
     certifies: bool = True
-    rows_cluster: str = ""
+    nodes_cluster: str = ""
 
     @property
     def work(self) -> Path:
@@ -158,6 +158,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     return GateContext(
         gate, file, here, policy, facts, gate.declared(names, kernel_log),
         store, address, engine, launcher, local, baseline, terms_of(gate), topology,
+        nodes_cluster=gate.cluster.name,
     )  # fmt: skip
 
 

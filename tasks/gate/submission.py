@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -81,8 +82,10 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
 def _submit(session: Session, plan: Plan) -> JobHandle:
     if is_interrupted():
         raise NotSubmitted(f"{plan.job.name} was not submitted, because the gate is to end")
-    if not session.renewal.ours():  # this process may have stood still for as long as a lock lives
-        raise LeaseLost(session.renewal.loss)
+    renewal = session.renewal
+    # This process may have stood still for as long as a lock lives. Otherwise a store that fails once is in nobody's way.
+    if renewal.lost.is_set() or (time.time() > renewal.lease.expires_at and not renewal.ours()):
+        raise LeaseLost(renewal.loss)
     first = not session.may_run(plan.job.name)
     session.remember(plan.job.name)
     try:

@@ -220,7 +220,7 @@ class SlurmMachines:
         if view.machine(node).service is not ServiceState.TESTING:
             view = self._resumed(node, mark, name)
         if name:
-            if view.leaves_mark(node) or view.nodes[node].reason in acts.HYPERPOD_REASONS.values():
+            if view.leaves_mark(node):
                 self._change(self._as_operator(acts.clear_reason(node)))
             view = self._again(node)
             require_ours(view.listed(node), mark)

@@ -74,10 +74,11 @@ OF_SLURM = (
     "Low TmpDisk", "Low socket*core", "gres/", "Duplicate jobid", "batch job complete failure", "reboot timed out", "Reboot ASAP",
     "reboot requested", "ResumeTimeout reached",
 )  # fmt: skip
+HYPERPOD = "HyperPod"
 # The beginnings of other systems' reasons -> their names. Amazon SageMaker AI developer guide, "Manually replace or reboot a node";
 # CoreWeave's documentation of SUNK, "Syncer"; aws-parallelcluster-node, clustermgtd; Soperator, passive checks; mej/nhc.
 OF_SYSTEMS: Mapping[str, str] = {
-    "Action:": "HyperPod",
+    "Action:": HYPERPOD,
     "k8s:": "CoreWeave SUNK",
     "NVSentinel": "NVSentinel",
     "nvsentinel": "NVSentinel",

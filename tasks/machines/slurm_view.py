@@ -24,6 +24,7 @@ from tasks.machines.slurm_commands import RESERVATION_FLAGS, gate_of, is_ours, r
 from tasks.machines.slurm_nodes import (
     BUSY,
     FLAGS,
+    HYPERPOD,
     OUT,
     REBOOTING,
     Reservation,
@@ -81,9 +82,9 @@ class View:
         return node.status if node else "no such node"
 
     def leaves_mark(self, name: str) -> bool:
-        """Whether our mark is the reason of a node, whatever its state."""
+        """Whether our mark, or our words for HyperPod, are the reason of a node, whatever its state."""
         node = self.nodes.get(name)
-        return node is not None and node.mark is not None
+        return node is not None and (node.mark is not None or giver(node.reason, "") == HYPERPOD)
 
     def drained(self, name: str, mark: Mark) -> bool:
         """Whether Slurm starts no job on the node until somebody resumes it, for a reason that is our mark."""

@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -41,11 +40,6 @@ LINKS = 10
 FILE_BYTES = 1 << 20
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
 ALONE = (PageKind.QUESTION, PageKind.OVERRIDDEN, PageKind.MACHINES, PageKind.TEST)
-# What a GO leaves open if it does not show that it is over.
-STAY: Mapping[str, str] = {
-    PageKind.TRAINING_FAILED.value: "a training that failed left open until a training runs",
-    PageKind.REPAIR.value: "repairs left open until their nodes are proven",
-}
 Event = Mapping[str, object]
 
 
@@ -198,10 +192,11 @@ class PagerDutyNotifier(Notifier):
             return ""
         until = time.monotonic() + self.patience.total_s
         ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
-        incidents = opened(self.means.store, page.cluster).items()
-        found = {key: incident for key, incident in incidents if incident.concerns(page)}
+        incidents = opened(self.means.store, page.cluster)
+        found = {key: incident for key, incident in incidents.items() if incident.concerns(page)}
         ended = {key: one for key, one in found.items() if _is_over(one, page)}
-        stay = Counter(one.kind for key, one in found.items() if key not in ended)
+        # Gate files that page about one node share its incident.
+        shared = {(one.dedup_key, one.routing_key) for key, one in incidents.items() if key not in ended}
         for key, incident in found.items():
             left = incident.left(page)
             if left and left != incident.nodes:  # nodes are returned one by one
@@ -210,9 +205,10 @@ class PagerDutyNotifier(Notifier):
         for key, incident in mine.items():
             try:
                 routing_key = self.means.secret(incident.routing_key)
-                self._post(resolve(incident.dedup_key, routing_key), routing_key, until)
+                if (incident.dedup_key, incident.routing_key) not in shared:
+                    self._post(resolve(incident.dedup_key, routing_key), routing_key, until)
+                    done += 1
                 self.means.store.delete(key)
-                done += 1
             except (NotifyError, StoreError) as error:
                 failed.append(f"{incident.dedup_key}: {error}")
         others = len(ended) - len(mine)
@@ -222,8 +218,6 @@ class PagerDutyNotifier(Notifier):
             )
         notes = [f"{counted(done, 'incident')} resolved"] if done else []
         notes += [f"{others} left open, because other gates' routing keys opened them"] if others else []
-        if page.kind is PageKind.GO:
-            notes += [f"{stay[about]} about {text}" for about, text in STAY.items() if stay[about]]
         return ", ".join(notes)
 
     def _routing(self, audience: Audience) -> str:

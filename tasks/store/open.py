@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import cast
 
-from tasks.store.base import BadAddress, Store
+from tasks.store.base import KEY, BadAddress, Store
 from tasks.store.folder import FolderStore
-from tasks.store.s3 import S3Store, parted
 
-S3 = "s3://"
+S3, S3_STORE = "s3://", "tasks.store.s3:S3Store"  # imported where a gate uses it
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 
@@ -18,7 +20,7 @@ def open_store(address: str) -> Store:
     """The store at the address; nothing is accessed yet. Raises BadAddress."""
     if is_remote(address):
         bucket, prefix = parted(address)
-        return S3Store(bucket, prefix)
+        return cast(Store, resolve_name(S3_STORE)(bucket, prefix))
     return FolderStore(Path(address).expanduser().absolute())
 
 
@@ -48,3 +50,14 @@ def absolute(address: str) -> str:
         bucket, prefix = parted(address)
         return f"{S3}{bucket}/{prefix}".rstrip("/")
     return str(Path(address).expanduser().absolute())
+
+
+def parted(address: str) -> tuple[str, str]:
+    """ "s3://bucket/a/b/" -> ("bucket", "a/b"). Raises BadAddress."""
+    bucket, _, prefix = address.removeprefix(S3).partition("/")
+    prefix = prefix.rstrip("/")
+    if not BUCKET.fullmatch(bucket):
+        raise BadAddress("the store's address names no bucket: it is of the form s3://bucket/prefix.")
+    if prefix and (not KEY.fullmatch(prefix) or len(prefix) > 256):
+        raise BadAddress(f"the prefix {prefix!r:.80} of bucket {bucket} is not of the form a/b/c.")
+    return bucket, prefix

@@ -6,14 +6,12 @@ ignores the conditions would give one cluster to two gates, so `probe` tries the
 
 from __future__ import annotations
 
-import re
 import secrets
 from typing import Any
 
 from tasks.store.aws import AwsCalls, AwsRefused, AwsTimeouts, login_remedy
 from tasks.store.base import (
     KEY,
-    BadAddress,
     StoreError,
     StoreFull,
     StoreMissing,
@@ -22,7 +20,6 @@ from tasks.store.base import (
     checked,
 )
 
-BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # Which of several attempts wrote an object: an answer that was lost is no defeat.
 WRITER = "prelaunch-writer"
 NO_ETAG = '"00000000000000000000000000000000"'
@@ -171,14 +168,3 @@ class S3Store:
 
     def _name(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
-
-
-def parted(address: str) -> tuple[str, str]:
-    """ "s3://bucket/a/b/" -> ("bucket", "a/b"). Raises BadAddress."""
-    bucket, _, prefix = address.removeprefix("s3://").partition("/")
-    prefix = prefix.rstrip("/")
-    if not BUCKET.fullmatch(bucket):
-        raise BadAddress("the store's address names no bucket: it is of the form s3://bucket/prefix.")
-    if prefix and (not KEY.fullmatch(prefix) or len(prefix) > 256):
-        raise BadAddress(f"the prefix {prefix!r:.80} of bucket {bucket} is not of the form a/b/c.")
-    return bucket, prefix

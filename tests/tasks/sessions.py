@@ -116,7 +116,7 @@ def session(
     context: Any = SimpleNamespace(
         gate=gate, store=store, launcher=engine or FakeEngine(), work=folder / "work", file="g.toml", policy=POLICY,
         facts=FACTS, baseline=None, declared=Declared("cpu", nodes, 0, 1, names), terms=CostTerms(usd_per_node_hour=30.0),
-        rows_cluster="",
+        nodes_cluster="c",
     )  # fmt: skip
     context.bundle = lambda gate_id: context
     return Session(cast(GateContext, context), LeaseRenewal(store, held), launches)

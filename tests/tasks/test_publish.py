@@ -95,7 +95,7 @@ def test_a_verdict_is_replaced_where_it_condemned_nobody_or_is_on_the_same_repor
 
 def test_what_a_re_test_says_of_a_node_counts_for_the_cluster_that_condemned_it(publishing: Any) -> None:
     """Its record stays one of its own cluster, so that it is no gate of that cluster."""
-    publishing.context.gate.cluster.name, publishing.context.rows_cluster = "c-retest-0a1b2c3d", "c"
+    publishing.context.gate.cluster.name, publishing.context.nodes_cluster = "c-retest-0a1b2c3d", "c"
     publish(publishing, BAD)
     store = publishing.context.store
     states = {node.name: node.state for node in read_fleet(store, time.time(), cluster="c").nodes}

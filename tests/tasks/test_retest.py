@@ -37,7 +37,7 @@ def test_a_re_test_has_the_time_that_its_profile_needs(
     retest = retest_context(context, replace(a_case(), profile=condemned), Retest(("node-0",)))
     checks = retest.gate.checks
 
-    assert (profile, "test") == (checks.profile, retest.rows_cluster)
+    assert (profile, "test") == (checks.profile, retest.nodes_cluster)
     assert DEADLINE_S[profile] <= checks.whole_deadline_s <= checks.longest_deadline_s
     assert checks.max_runtime_minutes >= file.max_runtime_minutes
     assert checks.stage_s >= max(file.stage_s, DEADLINE_S[profile] / 2)

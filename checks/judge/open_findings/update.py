@@ -42,8 +42,8 @@ ANSWERS = {("kernel.xid", "act"): "handled"}
 
 # Checks whose decoder compares pairs, and with how many nodes it can tell a slow node from a slow partner.
 PAIRS, PAIR_NODES = ".pairs", 3
-# What values of several nodes are compared with, and how many nodes that needs: the min_peers of the shipped policies.
-PEER_NODES = {Reference.PEERS: 4, Reference.FLEET: 4}
+# How many values, or nodes, a comparison needs: the min_peers of the shipped policies.
+LEAST_PEERS = 4
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class LatestEvidence:
 
     `findings` are those about this machine alone; `measured` holds, for each check that measured, since when its measurement would
     have shown an event (Unix time; 0.0 for checks that measure a state); `events` are the checks and metrics that count what happened
-    during this run alone. `at` is a Unix time, and `by` is "watch" or the gate's id. `nodes` holds how many nodes measured each check.
+    during this run alone. `at` is a Unix time, and `by` is "watch" or the gate's id. `nodes` and `rows` hold how many nodes measured
+    each check, and how many subjects.
     """
 
     at: float
@@ -62,6 +63,7 @@ class LatestEvidence:
     measured: Mapping[str, float]
     events: Collection[tuple[str, str]] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     def has_measured(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the finding's check measured what it was about: its state now, beside the nodes that a comparison needs, or a time
@@ -80,8 +82,10 @@ class LatestEvidence:
     def nodes_to_compare(self, finding: Finding) -> int:
         """How many nodes have to be compared to find it again, and never more than there are now; 0 if it was found without others."""
         reference = finding.compared.reference if finding.compared else Reference.THRESHOLD
-        least = PAIR_NODES if finding.check.endswith(PAIRS) else PEER_NODES.get(reference, 0)
-        return min(least, self.nodes.get(finding.check, 0))
+        nodes, rows = self.nodes.get(finding.check, 0), self.rows.get(finding.check, 1)
+        # Of four ranks to compare, a node with eight has enough.
+        peers = {Reference.PEERS: -(-LEAST_PEERS * nodes // rows), Reference.FLEET: LEAST_PEERS}
+        return min(PAIR_NODES if finding.check.endswith(PAIRS) else peers.get(reference, 0), nodes)
 
     def shows_a_remedy(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the machine is known to have restarted since, or its log shows that the part was reset."""
@@ -101,7 +105,7 @@ def seen_on(
     at: float,
     by: str,
     boot_id: str,
-    findings: Iterable[Finding],
+    findings: Collection[Finding],
     records: Mapping[str, CheckTable],
     plan: Iterable[Planned],
 ) -> LatestEvidence:
@@ -110,7 +114,11 @@ def seen_on(
     own = [one for one in own if node_of(one.subject) == node and one.kind is not FindingKind.OPEN_BEFORE]
     events = frozenset((line.check, metric) for line in plan for metric in line.events)
     nodes = {check: _nodes_in(table) for check, table in records.items()}
-    return LatestEvidence(at, by, boot_id, own, dict(_measured(node, at, records)), events, nodes)
+    rows = {check: len(table.columns.subjects) for check, table in records.items()}
+    # A check that blames a link of the node measured no node that is well.
+    links = {one.check for one in findings if one.level is Level.FAIL and node in one.subject.split(LINK)}
+    measured = {check: since for check, since in _measured(node, at, records) if check not in links}
+    return LatestEvidence(at, by, boot_id, own, measured, events, nodes, rows)
 
 
 def after_round(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:

@@ -30,6 +30,8 @@ from tasks.text.inert import one_line
 
 TTL_S = 120.0
 RENEW_S = 20.0
+# Nobody renews a lock while the jobs of its dead owner are ended; SageMaker may take ten minutes for that, and three for a pool.
+ENDING_S = 900.0
 # A finished check job of a dead owner is evidence of then: it is taken over only if its owner died just now.
 FRESH_S = 300.0
 CHECK, TRAIN = "check", "train"
@@ -143,23 +145,31 @@ def acquire(
     What a question left that nobody answered is ended, never adopted. Idempotent for one owner. Raises LeaseHeld, naming
     the holder; StoreError.
     """
+    begun = time.monotonic()
     for _ in range(100):
-        data = dump_plain(wanted)
+        fresh = _since(wanted, begun)
+        data = dump_plain(fresh)
         if store.put_if_absent(lease_key(wanted.cluster), data):
-            return HeldLease(wanted, data)
+            return HeldLease(fresh, data)
         current = store.get(lease_key(wanted.cluster))
         if current is None:
             continue
         holder = _load(current, store.location(lease_key(wanted.cluster)))
-        held = _contend(store, holder, current, wanted, running, cancel, over)
+        held = _contend(store, holder, current, wanted, begun, running, cancel, over)
         if held is not None:
             return held
     raise LeaseHeld(f"cluster {wanted.cluster}: other gates keep taking its lock. Try again.")
 
 
+def _since(wanted: Lease, begun: float) -> Lease:
+    """The lock as of now: what was asked of an engine since `begun` may have taken minutes."""
+    now = wanted.taken_at + time.monotonic() - begun
+    return dataclasses.replace(wanted, renewed_at=now, expires_at=now + TTL_S)
+
+
 def _contend(
-    store: Store, holder: Lease, current: bytes, wanted: Lease, running: Running, cancel: Cancel, over: Over
-) -> HeldLease | None:
+    store: Store, holder: Lease, current: bytes, wanted: Lease, begun: float, running: Running, cancel: Cancel, over: Over
+) -> HeldLease | None:  # fmt: skip
     """Try to take the lock; return None if it changed meanwhile."""
     now = wanted.taken_at
     if holder.owner.is_me(wanted.owner) and holder.asks_the_same(wanted):
@@ -173,9 +183,10 @@ def _contend(
             "if a pipeline runs it, cancel that pipeline."
         )
     busy = running(holder) if holder.asking is None else ()
+    late = _since(wanted, begun)
     ours = dataclasses.replace(
-        holder, owner=wanted.owner, adopted=True, renewed_at=now, expires_at=wanted.expires_at, asking=None
-    )
+        holder, owner=wanted.owner, adopted=True, renewed_at=late.renewed_at, expires_at=late.expires_at, asking=None
+    )  # fmt: skip
     fresh = now - holder.renewed_at < FRESH_S and holder.asking is None
     if holder.asks_the_same(wanted) and (busy or fresh):
         return _inherited(store, _swap(store, current, ours), holder)
@@ -187,14 +198,11 @@ def _contend(
             "Or wait until the job has ended, or end the job."
         )
     # Own it before its jobs are ended, replace it after: a process that dies in between leaves their names behind.
-    owned = _swap(store, current, ours)
+    owned = _swap(store, current, dataclasses.replace(ours, expires_at=ours.expires_at + ENDING_S))
     if owned is None:
         return None
-    begun = time.monotonic()
     cancel(holder)
-    now += time.monotonic() - begun  # an engine may take minutes to end a job
-    late = dataclasses.replace(wanted, renewed_at=now, expires_at=now + TTL_S)
-    return _inherited(store, _swap(store, owned.data, late), holder)
+    return _inherited(store, _swap(store, owned.data, _since(wanted, begun)), holder)
 
 
 def _waits(holder: Lease) -> str:

@@ -215,8 +215,7 @@ class KubernetesLauncher(FolderLauncher):
             verdict = PodsState(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
             # Nobody asks again about a final state. What cannot be read for so long is missing: its node may be gone.
-            unread_since = self._unread_since.setdefault(name, time.monotonic())
-            if time.monotonic() - unread_since < self.silence_s:
+            if time.monotonic() - self._unread_since.setdefault(name, time.monotonic()) < self.silence_s:
                 return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
             verdict = replace(verdict, detail=f"{verdict.detail}; {unread}")
         codes = {**dict(agents.exit_codes), **verdict.exit_codes}

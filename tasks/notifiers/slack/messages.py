@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from checks.value_types import age_text
 from tasks.notifiers.base import MEANING, PAID, AnswerLine, Item, Link, Notification, PendingQuestion, Status
 from tasks.notifiers.slack.blocks import (
     CONTEXT,
@@ -121,7 +122,7 @@ def status_message(status: Status) -> Message:
     """Such as "checking p5-prod: 14 of 27 observations, 1 min 20 s"."""
     line = f"{DOING.get(status.stage, status.stage)} {status.gate or status.cluster}"
     line += f": {status.done} of {status.total} observations" if status.total else ""
-    line += f", {elapsed(status.elapsed_s)}"
+    line += f", {age_text(status.elapsed_s)}"
     blocks = [header(line)]
     blocks += [plain(one_line(status.detail, 600))] if status.detail else []
     blocks += [small(f"cluster {status.cluster}, gate {status.gate_id}"), *_links(status.links)]
@@ -185,16 +186,6 @@ def answer_message(answer: AnswerLine) -> Message:
         return Message(escape(line, FALLBACK), [plain(line)])
     shown = f"{mention((answer.slack_user,))} (Slack) {escape(answer.said, TEXT // 2)}"
     return Message(escape(line, FALLBACK), [marked(shown)])
-
-
-def elapsed(seconds: float) -> str:
-    """ "45 s", "1 min 20 s", "2 h 5 min"."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def finding_blocks(item: Item, title: str) -> list[Block]:

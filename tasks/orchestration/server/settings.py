@@ -17,8 +17,7 @@ from checks.process.environment import home_folder
 
 _LOOPBACK = "127.0.0.1,localhost"
 _CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
-# Where Prefect looks in the working directory, what stands in a file that configures it, and how it is asked.
-_FILES = (".env", "prefect.toml", "pyproject.toml")
+# What stands in a file that configures Prefect, and how Prefect is asked.
 _PREFECT = re.compile(rb"PREFECT_|tool\.prefect", re.IGNORECASE)
 _ASK = "from prefect.settings import get_current_settings; print(get_current_settings().api.url or '')"
 
@@ -50,10 +49,10 @@ def configured_api_url(environ: Mapping[str, str], directory: Path) -> str | Non
         if name.lower() == "prefect_api_url":
             return value or None
     home = environ.get("PREFECT_HOME") or (home_folder() or directory) / ".prefect"
-    files = (*(directory / name for name in _FILES), Path(home) / "profiles.toml")
-    if "PREFECT_PROFILES_PATH" not in environ and not any(map(_may_choose, files)):
+    names = (".env", "prefect.toml", "pyproject.toml", Path(home) / "profiles.toml")
+    if "PREFECT_PROFILES_PATH" not in environ and not any(_may_choose(directory / name) for name in names):
         return None
-    ask = (sys.executable, "-I", "-W", "ignore", "-c", _ASK)
+    ask = (sys.executable, "-P", "-W", "ignore", "-c", _ASK)
     asked = subprocess.run(ask, cwd=directory, env=environ, capture_output=True, text=True, check=False)
     return asked.stdout.strip() or None
 

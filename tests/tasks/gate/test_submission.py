@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
 from tasks.gate import submission
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.lease.lease import LeaseLost
+from tasks.gate.lease.lease import TTL_S, LeaseLost
 from tasks.gate.outcome import GateOutcome
 from tasks.gate.predecessor import PredecessorJobs, report_takeover
 from tasks.gate.progress import LiveProgress, Progress
@@ -37,7 +38,7 @@ from tasks.launchers.base import (
 from tasks.launchers.interruption import pause, tell_silence
 from tasks.provision import settle_lease
 from tasks.store.layout import lease_key, preflight_key
-from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
+from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, listening, session
 
 JOB: Any = SimpleNamespace(name=CHECK_JOB)
 
@@ -121,11 +122,16 @@ def test_submission_failure_cancels_only_a_job_that_may_run(
     assert (int(ended), {CHECK_JOB} if ended else set()) == (len(one.unreleased), one.begun)
 
 
-def test_a_gate_that_lost_its_lock_submits_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("is_known", "stood_s"), [(True, 0.0), (False, TTL_S + 1.0)])
+def test_a_gate_that_lost_its_lock_submits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool, stood_s: float
+) -> None:
     """It stood still, and another gate has the cluster: nobody would follow the job, or end it."""
     engine = Engine(Placement.NONE)
+    monkeypatch.setattr(submission, "time", Mock(time=lambda: NOW + stood_s))
     with pytest.raises(LeaseLost), gate(tmp_path, engine) as one:
         one.context.store.put(lease_key("c"), b"{}")
+        assert not (is_known and one.renewal.ours())
         submit_job(one, JOB)
 
     assert ([], set()) == (engine.calls, one.begun)

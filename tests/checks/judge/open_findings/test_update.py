@@ -7,9 +7,10 @@ from dataclasses import MISSING, fields, replace
 import pytest
 
 from checks.documents import open_findings as documents
+from checks.documents.columns import by_check
 from checks.documents.open_findings import MOST_CLOSED, MOST_OPEN, Closer, OpenFinding, OpenFindings
 from checks.judge.open_findings.update import LatestEvidence, after_gate, after_round, close, seen_on
-from checks.model import Action, Cause, Finding, FindingKind, Level
+from checks.model import Action, Cause, Finding, FindingKind, Level, Observation, Outcome
 from checks.model_details import Comparison, Reference, Relation
 
 DAY = 86400.0
@@ -38,8 +39,10 @@ def seen(
     since: float = 0.0,
     check: str = "kernel.xid",
     nodes: int = 1,
+    ranks: int = 1,
 ) -> LatestEvidence:
-    return LatestEvidence(at, by, boot, found, {check: since}, (), {check: nodes})
+    rows = {check: nodes * ranks}
+    return LatestEvidence(at, by, boot, found, {check: since}, (), {check: nodes}, rows)
 
 
 OPENED = after_round(OpenFindings(), seen(finding(), since=999 * DAY))
@@ -162,22 +165,34 @@ def test_a_log_that_does_not_reach_back_has_not_measured_the_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "of", "before", "needed"),
+    ("check", "of", "before", "ranks", "needed"),
     [
-        ("compute.gemm", Reference.FLEET, 8, 4),
-        ("compute.overlap", Reference.PEERS, 2, 2),
-        ("nccl.pairs", Reference.THRESHOLD, 8, 3),
-        ("compute.gemm", Reference.EXPECTED, 8, 0),
+        ("compute.gemm", Reference.FLEET, 8, 1, 4),
+        ("compute.overlap", Reference.PEERS, 2, 1, 2),
+        ("compute.overlap", Reference.PEERS, 8, 8, 1),
+        ("nccl.pairs", Reference.THRESHOLD, 8, 1, 3),
+        ("compute.gemm", Reference.EXPECTED, 8, 1, 0),
     ],
 )
-def test_a_comparison_is_answered_by_one(check: str, of: Reference, before: int, needed: int) -> None:
-    """A slow machine that is alone in the next gate looks like a good one, also after a restart."""
+def test_a_comparison_is_answered_by_one(
+    check: str, of: Reference, before: int, ranks: int, needed: int
+) -> None:
+    """A slow machine that is alone in the next gate looks like a good one, also after a restart; ranks of one node are peers."""
     slow = replace(finding(check), compared=Comparison(0.8, "", Relation.BELOW, 0.9, of, 1.0))
-    opened = after_gate(OpenFindings(), seen(slow, by="g", check=check, nodes=before))
+    opened = after_gate(OpenFindings(), seen(slow, by="g", check=check, nodes=before, ranks=ranks))
     known = documents.load(documents.dump(opened))
     for now in (1, 2, 3, 4):
         after = after_gate(known, seen(by="h", check=check, boot=NEXT_BOOT, nodes=now))
         assert (now >= needed) is (after.open == ())
+
+
+def test_a_check_that_blames_a_link_of_the_node_answers_nothing_about_the_node() -> None:
+    """Of two nodes it is always the link, also where a larger gate had found the node."""
+    link = replace(finding("efa.pingpong"), subject="node-0<->node-1")
+    rows = by_check([Observation("efa.pingpong", f"node-{at}", Outcome.MEASURED, 1.0, {}) for at in (0, 1)])
+
+    assert {} == seen_on("node-1", 0.0, "g", BOOT, (link,), rows, ()).measured
+    assert ["efa.pingpong"] == [*seen_on("node-1", 0.0, "g", BOOT, (), rows, ()).measured]
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.APPLICATION])

@@ -109,11 +109,19 @@ def test_the_same_gate_file_adopts_what_a_dead_owner_left(
 def test_a_lock_is_new_once_the_jobs_of_a_dead_gate_are_ended(
     store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An engine took five minutes for that: the lock of a gate that lives must not look old to the next one."""
+    """An engine took five minutes for that: meanwhile and afterwards the lock of a living gate must not look old to the next one."""
+    clock, owned = [0.0], list[Lease | None]()
     take(store, CHANGED)
-    monkeypatch.setattr(leases, "time", Mock(monotonic=Mock(side_effect=(0.0, 300.0))))
+    monkeypatch.setattr(leases, "time", Mock(monotonic=lambda: clock[-1]))
 
-    assert NEXT.expires_at + 300.0 == take(store, NEXT).lease.expires_at
+    def cancel(held: Lease) -> None:
+        owned.append(leases.lease_of_cluster(store, "c"))
+        clock.append(300.0)
+
+    held = leases.acquire(store, NEXT, lambda held: (), cancel)
+
+    assert NEXT.expires_at + 300.0 == held.lease.expires_at
+    assert [True] == [one is not None and one.expires_at > NEXT.expires_at + 300.0 for one in owned]
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def test_progress_moves_one_message(slack: SlackServer, setup: NotifierSetup) ->
     setup.notifier.show(STATUS)
     setup.notifier.show(replace(STATUS, done=20, elapsed_s=95.0))
 
-    assert slack.only().past == ["checking p5-prod: 14 of 27 observations, 1 min 20 s"]
-    assert slack.only().text == "checking p5-prod: 20 of 27 observations, 1 min 35 s"
+    assert slack.only().past == ["checking p5-prod: 14 of 27 observations, 80 s"]
+    assert slack.only().text == "checking p5-prod: 20 of 27 observations, 95 s"
     assert "4 of 4 nodes report" in slack.only().shown
 
 

@@ -12,14 +12,11 @@ from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.settings import client_environment, configured_api_url, server_environment
 
 URL = "http://prefect.example:4200/api"
-OTHER = "http://other.example:4200/api"
 API = f'[api]\nurl = "{URL}"'
 PROFILES = f"""
 active = "team"
 [profiles.team]
 PREFECT_API_URL = "{URL}"
-[profiles.quiet]
-PREFECT_LOGGING_LEVEL = "ERROR"
 """
 
 # name -> (environment, files in the working directory, the server that is chosen); home/ is Prefect's
@@ -27,13 +24,11 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
     "nothing": ({}, {}, None),
     "environment": ({"PREFECT_API_URL": URL}, {}, URL),
     "environment_in_lower_case": ({"prefect_api_url": URL}, {}, URL),
-    "environment_over_files": ({"PREFECT_API_URL": URL}, {".env": f"PREFECT_API_URL={OTHER}"}, URL),
     "emptied": ({"PREFECT_API_URL": ""}, {"home/profiles.toml": PROFILES}, None),
     "dotenv": ({}, {".env": f"PREFECT_API_URL='{URL}'\n"}, URL),
     "prefect_toml": ({}, {"prefect.toml": API}, URL),
     "pyproject": ({}, {"pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"'}, URL),
     "profile": ({}, {"home/profiles.toml": PROFILES}, URL),
-    "profile_named": ({"PREFECT_PROFILE": "quiet"}, {"home/profiles.toml": PROFILES}, None),
     "profiles_elsewhere": ({"PREFECT_PROFILES_PATH": "mine.toml"}, {"mine.toml": PROFILES}, URL),
     "profiles_by_toml": ({}, {"prefect.toml": 'profiles_path = "mine.toml"', "mine.toml": PROFILES}, URL),
     "broken_profiles": ({}, {"home/profiles.toml": "active = ["}, None),
