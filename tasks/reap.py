@@ -119,8 +119,8 @@ async def _life(run: GateRun, context: GateContext, cause: Why) -> RunLiveness:
     if await _parked(run, context):
         return RunLiveness.PARKED
     life = await liveness_of(context.store, run.flow_run_id)
-    while cause == "crashed" and life is RunLiveness.LIVES and time.monotonic() < until:
-        await asyncio.sleep(LOOK_S)  # it may be about to end its jobs
+    while cause in ("crashed", "cancelled") and life is RunLiveness.LIVES and time.monotonic() < until:
+        await asyncio.sleep(LOOK_S)  # the run, or the hook of its end, may be about to end its jobs
         life = await liveness_of(context.store, run.flow_run_id)
     if life is RunLiveness.FREE and not await is_silent(run.flow_run_id):
         return RunLiveness.LIVES

@@ -92,7 +92,7 @@ def test_a_run_that_a_worker_cancels_has_no_error_and_its_reaper_ends_with_a_sen
         until(lambda: reaper_of(world, run), 60, world.log, "a reaper has looked at it")
         reaper = reaper_of(world, run)[0]
         world.wait(reaper, "COMPLETED")
-        said = f"Finished in state LeftAlone('{world.run(run)['name']}: ended Cancelled')"
+        said = f"Finished in state LeftAlone('{world.run(run)['name']}: ended Cancelled', type=COMPLETED)"
         world.wait_log(reaper, said)
 
     assert [] == [line for one in (run, reaper) for line in bad_lines(world, one)]
