@@ -95,7 +95,8 @@ def until(launcher: Launcher, name: str, seconds: float, so: Callable[[JobStatus
 def told(launcher: Launcher, name: str, into: Path) -> Mapping[str, Mapping[str, object]]:
     """What the nodes have written so far."""
     launcher.fetch(name, into)
-    return {path.name: json.loads(path.read_bytes()) for path in into.iterdir() if path.is_file()}
+    texts = {path.name: path.read_bytes() for path in into.iterdir() if path.is_file()}
+    return {file: json.loads(text) for file, text in texts.items() if text}
 
 
 def until_told(bench: Bench, launcher: Launcher, name: str, nodes: int) -> Mapping[str, Mapping[str, object]]:
