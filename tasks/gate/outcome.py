@@ -293,9 +293,9 @@ def outcome_summary(outcome: GateOutcome) -> dict[str, object]:
     }
 
 
-def keep_outcome(store: Store, outcome: GateOutcome, code: Exit, cluster: str, told: object = ()) -> None:
+def keep_outcome(store: Store, outcome: GateOutcome, code: Exit, cluster: str, delivery: object = ()) -> None:
     """Keep how a gate ended, and how people were notified of it. Raises StoreError."""
-    table = {**outcome_summary(outcome), "exit_code": int(code), "cluster": cluster, "told": told}
+    table = {**outcome_summary(outcome), "exit_code": int(code), "cluster": cluster, "told": delivery}
     store.put(outcome_key(outcome.gate_id), dump_plain(table))
 
 

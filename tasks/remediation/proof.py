@@ -104,10 +104,10 @@ def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tu
     current = identity_of(node)
     compared = [blame for blame in case.blames if blame.compared and blame.compared.reference in BESIDE_PEERS]
     # What was found beside peers stays open on a node that has few of them now; it is compared with the earlier peers below.
-    beside = {(blame.check, blame.metric) for blame in compared}
+    compared_values = {(blame.check, blame.metric) for blame in compared}
     fails = [
         each for each in verdict.findings if each.level is Level.FAIL
-        and not (each.kind is FindingKind.OPEN_BEFORE and (each.check, each.metric) in beside)
+        and not (each.kind is FindingKind.OPEN_BEFORE and (each.check, each.metric) in compared_values)
     ]  # fmt: skip
     about = [each for each in fails if _about(each, node.name)]
     broken = [each for each in about if each.cause is Cause.HARDWARE]

@@ -19,8 +19,7 @@ PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 def open_store(address: str) -> Store:
     """The store at the address; nothing is accessed yet. Raises BadAddress."""
     if is_remote(address):
-        bucket, prefix = parted(address)
-        return cast(Store, resolve_name(S3_STORE)(bucket, prefix))
+        return cast(Store, resolve_name(S3_STORE)(*parted(address)))
     return FolderStore(Path(address).expanduser().absolute())
 
 
@@ -47,8 +46,7 @@ def _instead(scheme: str, rest: str) -> str:
 def absolute(address: str) -> str:
     """The address that means the same store from every folder. Raises BadAddress."""
     if is_remote(address):
-        bucket, prefix = parted(address)
-        return f"{S3}{bucket}/{prefix}".rstrip("/")
+        return f"{S3}{'/'.join(parted(address))}".rstrip("/")
     return str(Path(address).expanduser().absolute())
 
 

@@ -201,7 +201,11 @@ def _contend(
     owned = _swap(store, current, dataclasses.replace(ours, expires_at=ours.expires_at + ENDING_S))
     if owned is None:
         return None
-    cancel(holder)
+    try:
+        cancel(holder)
+    except BaseException:
+        _swap(store, owned.data, ours)  # the next gate tries it again, and does not wait for this one
+        raise
     return _inherited(store, _swap(store, owned.data, _since(wanted, begun)), holder)
 
 

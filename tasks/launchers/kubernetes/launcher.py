@@ -138,7 +138,7 @@ class KubernetesLauncher(FolderLauncher):
         if not re.fullmatch(objects.JOB_NAME, name):
             return
         with uninterruptible(), explaining(name):
-            submission.asked_patiently(lambda: self._cancel(name))
+            submission.retried(lambda: self._cancel(name))
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         return preflight.check(self.api, plans, self.options)
@@ -156,14 +156,11 @@ class KubernetesLauncher(FolderLauncher):
 
     def _cancel(self, name: str) -> None:
         status = self.state(name)  # a job that ended well stays so
-        if status.state.final or (status.absent and not self._is_prepared(name)):
+        # Where nobody finished its submission, some of its objects may be there.
+        record = job_record.read(self.api, name) if status.absent else None
+        if status.state.final or (status.absent and (record is None or not record.ours)):
             return
         self._end(name, self._attempts(name).status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
-
-    def _is_prepared(self, name: str) -> bool:
-        """Whether some of its objects may be there though nobody finished its submission. Raises ApiRefused, EngineUnavailable."""
-        record = job_record.read(self.api, name)
-        return record is not None and record.ours
 
     def _out(self, name: str) -> Path | None:
         return self._output(name).folder if re.fullmatch(objects.JOB_NAME, name) else None

@@ -60,9 +60,9 @@ def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
     try:
         for body in (*others, objects.secret(plan, secret_key.make()), *(call.body for call in plan.calls)):
             _create(api, name, body)
-        latest = asked_patiently(lambda: job_record.read(api, name))
+        latest = retried(lambda: job_record.read(api, name))
         if latest is not None and not latest.over:
-            asked_patiently(lambda: job_record.write_submitted(api, name))
+            retried(lambda: job_record.write_submitted(api, name))
             return JobHandle(name, adopted)
     except (ApiRefused, LaunchRejected, NoCapacity):
         if not adopted:
@@ -152,12 +152,12 @@ def _create(api: Api, name: str, body: Object) -> Object | None:
             raise
 
     try:
-        asked_patiently(create)
+        retried(create)
         return None
     except ApiRefused as refusal:
         reason = explained(refusal, name)
         if refusal.code == EXISTS:
-            existing = asked_patiently(lambda: api.get(resource, body["metadata"]["name"]))
+            existing = retried(lambda: api.get(resource, body["metadata"]["name"]))
             if existing is not None and job_record.is_ours(existing, name):
                 return existing
         elif lost:  # it may have been taken, and may hold what the quota lacks now
@@ -167,6 +167,6 @@ def _create(api: Api, name: str, body: Object) -> Object | None:
         raise reason from refusal
 
 
-def asked_patiently(ask: Callable[[], T]) -> T:
+def retried(ask: Callable[[], T]) -> T:
     """What the API server answers, asked again while it is silent. Raises EngineUnavailable."""
     return patiently(ask, "the API server", SILENT_S, AGAIN_S)

@@ -53,8 +53,8 @@ def configured_api_url(environ: Mapping[str, str], directory: Path) -> str | Non
     if "PREFECT_PROFILES_PATH" not in environ and not any(_may_choose(directory / name) for name in names):
         return None
     ask = (sys.executable, "-P", "-W", "ignore", "-c", _ASK)
-    asked = subprocess.run(ask, cwd=directory, env=environ, capture_output=True, text=True, check=False)
-    return asked.stdout.strip() or None
+    reply = subprocess.run(ask, cwd=directory, env=environ, capture_output=True, text=True, check=False)
+    return reply.stdout.strip() or None
 
 
 def client_environment(
