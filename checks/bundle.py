@@ -62,7 +62,7 @@ class PassedNode:
     """One node that passed the checks, with its identity at that time.
 
     `answered` names the findings that were open on it (FindingKey.name) and that the gate answered: the node closes them. `overridden`
-    names those for which the gate refused it, and a person let it train.
+    names those for which the gate refused it, and a person let it train. `measured_at` is Node's; "" stands for the time of the pass.
     """
 
     name: NodeName
@@ -70,6 +70,7 @@ class PassedNode:
     identity: Mapping[str, str]
     answered: tuple[str, ...] = ()
     overridden: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    measured_at: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,11 @@ def pass_of(report: Report, verdict: Verdict, by: str = "") -> Pass:
 
     closed, failed = closed_names(report, verdict.findings), failed_names(verdict.findings)
     nodes = tuple(
-        PassedNode(node.name, node.rank, node.identity, closed.get(node.name, ()), failed.get(node.name, ()))
+        PassedNode(
+            node.name, node.rank, node.identity, closed.get(node.name, ()), failed.get(node.name, ()), node.measured_at
+        )
         for node in report.nodes
-    )
+    )  # fmt: skip
     return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(verdict)), report.measured_at, nodes, by)
 
 
@@ -145,5 +148,5 @@ def plan_of(bundle: Bundle) -> tuple[tuple[Check, ...], tuple[Planned, ...]]:
     from checks import catalog  # a child process that runs one check does not import the others
 
     checks = catalog.with_extra(bundle.extra)
-    instance = builtin().of(bundle.declared).instances.get(bundle.declared.instance_type)
+    instance = builtin().merged(bundle.declared).instances.get(bundle.declared.instance_type)
     return checks, catalog.plan(checks, bundle.declared, bundle.profile, instance, bundle.policy)

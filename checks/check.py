@@ -117,10 +117,10 @@ class Context:
     scratch: Path
     timeout_s: float
     options: Mapping[str, float] = field(default_factory=dict)
-    place: RankPlace | None = None
+    rank_place: RankPlace | None = None
     instance: Instance | None = None
     before: Mapping[str, object] | None = None
-    look: Mapping[str, object] | None = None
+    current: Mapping[str, object] | None = None
     watched: Sequence[Mapping[str, object]] | None = None
     lose_group: Callable[[str], None] = lambda reason: None
     store: Any = None

@@ -350,24 +350,18 @@ def _mistakes(rule: Rule) -> Iterator[tuple[bool, str, str]]:
         yield (bool(single), "", '"uniform", "fact" and "min_version" look at each subject: leave over out')
         yield equals, "", '"equals" looks at each subject: leave over out'
     yield rule.same and over is not Over.CLUSTER, "", '"same" compares subjects: set over = "cluster"'
-    yield (
-        over in (*RELATIVE, Over.EXPECTED) and not bounded,
-        "",
-        f'over = "{over.value}" compares: give bounds',
-    )
     expected = over is Over.EXPECTED
+    compares = expected or over in RELATIVE
+    has_noise = over in (Over.PEERS, Over.NODE, Over.FLEET)
+    yield compares and not bounded, "", f'over = "{over.value}" compares: give bounds'
     yield (rule.expect is not None) != expected, "expect", '"expect" and over = "expected" belong together'
-    yield rule.at != "" and not expected, "at", '"at" is read with over = "expected" alone'
-    yield (
-        rule.accept_unknown and not rule.fact,
-        "accept_unknown",
-        '"accept_unknown" is read with "fact" alone',
-    )
-    if rule.expect is not Expect.COLLECTIVE:
-        yield rule.accept_floor, "accept_floor", '"accept_floor" is read with expect = "collective" alone'
-    if over not in (Over.PEERS, Over.NODE, Over.FLEET):
-        only = '"deviations" is read with over = "peers", "node" and "fleet" alone'
-        yield rule.deviations > 0, "deviations", only
+    for key, is_written, is_read, reader in (
+        ("at", rule.at != "", expected, 'over = "expected"'),
+        ("accept_unknown", rule.accept_unknown, rule.fact != "", '"fact"'),
+        ("accept_floor", rule.accept_floor, rule.expect is Expect.COLLECTIVE, 'expect = "collective"'),
+        ("deviations", rule.deviations > 0, has_noise, 'over = "peers", "node" and "fleet"'),
+    ):
+        yield is_written and not is_read, key, f'"{key}" is read with {reader} alone'
     lost = 'over = "slowest" is a share that is lost: bound it from above'
     yield over is Over.SLOWEST and below != (None, None), "", lost
     if rule.needs_cpu:

@@ -118,7 +118,8 @@ async def _gate(request: GateRequest, context: GateContext | None = None) -> Sta
         await publish_rejection(error)
         emit_rejected(request, run_id, error)
         return reject_request(error)
-    with session, live_messages(session), logged_stages():
+    # The messages end last: a chat service that does not answer keeps no job running.
+    with live_messages(session), session, logged_stages():
         try:
             if session.open_question is None:
                 await publish_start(session)
@@ -187,8 +188,7 @@ async def _verdict(session: Session) -> tuple[JudgedReport, PublishedReport]:
 async def _check(session: Session) -> JudgedReport:
     while True:
         try:
-            job = await submit_checks(session)
-            watched = await wait_for_checks(session, job)
+            watched = await wait_for_checks(session, await submit_checks(session))
             report = await collect_report(session, opaque(watched))
             session.waiting_since = None
             return await judge_report(session, opaque(report))

@@ -16,8 +16,8 @@ from tasks.orchestration.stage_log import filter_end_lines
 from tasks.reap import (
     NotCleared,
     ReapAction,
+    ReapCause,
     ReapResult,
-    Why,
     context_of_run,
     crash_message,
     examine_run,
@@ -43,7 +43,7 @@ def run_name() -> str:
 
 
 @flow(name="reap", flow_run_name=run_name, persist_result=False)
-async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
+async def reap(flow_run_id: str, why: ReapCause = "asked") -> State[Any]:
     """Ends what a dead run left behind: its jobs and machines, and gives its lock back. A run that lives is left alone.
 
     Args:
@@ -63,7 +63,7 @@ async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
     return final_state(flow_run_id, done)
 
 
-async def _reap_run(run: GateRun, cause: Why) -> ReapResult:
+async def _reap_run(run: GateRun, cause: ReapCause) -> ReapResult:
     try:
         context = context_of_run(run)
     except NotCleared as error:

@@ -101,7 +101,8 @@ async def _followed(
     def say(case: Case, step: Step) -> None:
         say_step(case, step)
         # Another case of the node says more about it.
-        if step.kind is StepKind.CLOSE and (ends[case.node] is None or step.reason is not Reason.OTHER_CASE):
+        is_told = ends[case.node] is None or step.reason is not Reason.OTHER_CASE
+        if step.action is StepKind.CLOSE and is_told:
             ends[case.node] = step.reason
 
     done = await follow(work, say, lost, give_up)

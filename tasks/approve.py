@@ -68,7 +68,7 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
         emit_answer(session, received)
     session.answer = received
     report_progress(
-        Progress("question", f"{received.action.value}: answered by {received.by}", answered=received.parts)
+        Progress("question", f"{received.action.value}: answered by {received.by}", answer=received.summary)
     )
     return received
 
@@ -180,5 +180,4 @@ def _settle(session: Session, answer: ApprovalAnswer) -> None:
 
 def _begin_again(session: Session) -> None:
     session.renewal.change(rechecks=session.renewal.lease.rechecks + 1)
-    session.answer = None
     session.begin_again()

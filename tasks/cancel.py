@@ -45,7 +45,7 @@ from tasks.judge import report_verdict
 from tasks.launchers.base import JobState, LaunchError
 from tasks.launchers.log_end import NodeLog, cause_of, node_log, read_log
 from tasks.orchestration.events import emit_cancelled
-from tasks.page import show_cancelled
+from tasks.page import notify_replaced, show_cancelled
 from tasks.publish import put_pages
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, outcome_key, report_key
@@ -126,20 +126,22 @@ async def end_cancelled_gate(session: Session) -> State[Any]:
 
 
 def note_interruption(session: Session, ended: GateOutcome | None = None) -> None:
-    """Hand the outcome of an interrupted flow to the command that runs it, which knows what did it; in a worker's process, keep it.
+    """End the jobs of an interrupted flow, and hand its outcome to the command that runs it, which knows what did it; in a worker's
+    process, keep it.
 
     `ended`: the gate had ended, and only its last messages were interrupted.
     """
     if ended is not None:
         report_end(ended)
         _keep_end(session, ended)
-        return
-    if LISTENER.get() is None:
+    elif LISTENER.get() is None:
         _end_and_keep(session, FROM_OUTSIDE)
-        return
-    if session.renewal.lost.is_set():
-        report_progress(Progress("end", LOCK_TAKEN, unended=True))
-    report_end(cancelled_outcome(session))
+    else:
+        report_end(cancelled_outcome(session))
+        if session.end_jobs():
+            notify_replaced(session)
+        else:
+            report_progress(Progress("end", LOCK_TAKEN, unended=True))
 
 
 def _keep_end(session: Session, outcome: GateOutcome) -> None:
@@ -162,10 +164,10 @@ def _end_and_keep(session: Session, by: str) -> GateOutcome:
     outcome = cancelled_by(outcome, by, "; ".join(session.unreleased))
     try:
         outcome = keep_cancelled(session.context, outcome, outcome.code)
+        show_cancelled(session.context, outcome, run_links(session.renewal.lease.owner.flow_run_id))
     except StoreError as error:
         LOG.error("how the gate ended could not be stored: %s", error)
-        return outcome
-    show_cancelled(session.context, outcome, run_links(session.renewal.lease.owner.flow_run_id))
+    notify_replaced(session)
     return outcome
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from prefect import task
@@ -41,8 +41,8 @@ from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.model import Mode
-from tasks.judge import report_verdict as judge
-from tasks.launch import LaunchResult, TrainingStart, record_confirmations, training_result
+from tasks.judge import load_own_report, report_verdict
+from tasks.launch import LaunchResult, TrainingStart, record_confirmations, run_limit_s, training_result
 from tasks.launchers.base import JobState, JobStatus
 from tasks.orchestration.artifacts import ProgressArtifact
 from tasks.render.findings import verdict_json
@@ -107,8 +107,14 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
     # A job that trained before and was started again may train already while nothing is heard of it.
     began, trains = lambda status: bool(starts.next(status)), session.trained
     watched = await follow_job(session, job, whole_s, on_poll, began, trains=trains)
+    if (judged := await run_to_end(_kept_verdict, session, starts.next(watched.status))) is not None:
+        starts.judged(judged.report.attempt)
+        return judged
+
+    def enough(status: JobStatus) -> bool:
+        return bool(token := starts.next(status)) and (token != status.attempt or clock.complete)
+
     if not watched.status.state.final and not watched.late:
-        enough = _reported(session, job, starts, decoded)
         watched = await follow_job(
             session, job, checks_limit_s(session), on_poll, enough, clock=clock, trains=trains
         )
@@ -176,26 +182,16 @@ async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobSt
     watched = await follow_job(session, job, limit, on_poll, enough)
     if starts.next(watched.status) and not last:
         return True
-    await run_to_end(_end_job, session, watched)
+    if not watched.status.state.final and not watched.late:
+        await _end_job(session)
     return False
 
 
-def run_limit_s(session: Session) -> float:
-    """How long the job may run: checks and training."""
-    return session.context.gate.training.max_runtime_minutes * 60 + checks_limit_s(session)
-
-
-def _reported(
-    session: Session, job: str, starts: JobStarts, decoded: node_reports.NodeReports
-) -> Callable[[JobStatus], bool]:
-    bundle = session.context.bundle(session.gate_id)
-
-    def enough(status: JobStatus) -> bool:
-        token = starts.next(status)
-        files = node_reports.read_files(session.folder / job, token)
-        return bool(token) and (token != status.attempt or node_reports.all_complete(bundle, files, decoded))
-
-    return enough
+def _kept_verdict(session: Session, token: str) -> JudgedReport | None:
+    """The verdict on a start that a dead gate judged: its training may run since then, and its files be gone. Raises StoreError."""
+    judged = load_own_report(session, token) if token and session.renewal.lease.adopted else None
+    session.judged = judged or session.judged
+    return judged
 
 
 async def _counted(session: Session, attempt: str, starts: JobStarts) -> bool:
@@ -205,8 +201,7 @@ async def _counted(session: Session, attempt: str, starts: JobStarts) -> bool:
     trained = await note_training(session, attempt)
     if trained is not False or not starts.no_go(session.context.gate.training.max_attempts):
         return False
-    await run_to_end(session.context.launcher.cancel, session.checking)
-    session.let_go(session.checking)
+    await _end_job(session)
     return True
 
 
@@ -220,16 +215,15 @@ async def note_training(session: Session, attempt: str = "") -> bool | None:
     return trained
 
 
-def _end_job(session: Session, watched: JobEnd) -> None:
-    """End what still runs. Raises LaunchError."""
-    if not watched.status.state.final and not watched.late:
-        session.context.launcher.cancel(watched.job)
-        session.let_go(watched.job)
+async def _end_job(session: Session) -> None:
+    """End the job. Raises LaunchError."""
+    await run_to_end(session.context.launcher.cancel, session.checking)
+    session.let_go(session.checking)
 
 
 def _judge(session: Session, report: Report) -> JudgedReport:
     """The verdict, kept under the start's own name beside the gate's. Raises StoreError."""
-    session.judged = judged = judge(session, report)
+    session.judged = judged = report_verdict(session, report)
     if report.attempt:
         store, gate_id = session.context.store, session.gate_id
         store.put(attempt_report_key(gate_id, report.attempt), dump(report))
@@ -250,16 +244,14 @@ async def compare_with_nodes(session: Session, judged: JudgedReport, starts: Job
     votes = ", ".join(f"{node} {vote.answer.value} ({vote.level.value})" for node, vote in others.items())
     message = f"the gate says {mine.answer.value} ({mine.level.value}), its nodes: {votes}"
     most = max(STRICTNESS[vote.answer] for vote in nodes.values())
-    stricter = STRICTNESS[mine.answer] > most
-    stop = stricter and session.context.gate.policy.mode is not Mode.OBSERVE
+    stop = STRICTNESS[mine.answer] > most and session.context.gate.policy.mode is not Mode.OBSERVE
     LOG.warning("the verdicts of start %s differ: %s", judged.report.attempt, message)
     await run_to_end(_record, session, judged, nodes, stop)
     starts.stopped = stop
     if stop:
         starts.notes.append(f"{message}; the gate is stricter, so the job was ended")
-        await run_to_end(session.context.launcher.cancel, session.checking)
-        session.let_go(session.checking)
-    elif others and most != STRICTNESS[mine.answer]:
+        await _end_job(session)
+    elif most != STRICTNESS[mine.answer]:
         starts.notes.append(message)
 
 
@@ -318,5 +310,4 @@ def _record(session: Session, judged: JudgedReport, nodes: Mapping[str, Verdict]
         "nodes": {node: {"level": vote.level, "answer": vote.answer} for node, vote in nodes.items()},
         "stopped": stop,
     }
-    key = disagreement_key(session.gate_id, attempt)
-    session.context.store.put(key, dump_plain(record))
+    session.context.store.put(disagreement_key(session.gate_id, attempt), dump_plain(record))

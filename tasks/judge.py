@@ -35,7 +35,7 @@ from tasks.render.headline import measured_before
 from tasks.render.remedy_commands import engine_of
 from tasks.store import records
 from tasks.store.base import StoreError
-from tasks.store.layout import pass_key, report_key
+from tasks.store.layout import attempt_report_key, pass_key, report_key
 from tasks.store.records import judged_report
 
 NOWHERE = (
@@ -106,8 +106,7 @@ def keep_pass(session: Session, judged: JudgedReport, now: float) -> None:
     """Keep a PASS for later gates. Raises StoreError."""
     if judged.reused or not _stands(session, judged):
         return
-    key = report_key(session.gate_id)
-    data = session.context.store.get(key) or b""
+    data = session.context.store.get(report_key(session.gate_id)) or b""
     kept_pass = KeptPass(SCHEMA_VERSION, session.gate_id, session.context.fingerprint, digest(data), now)
     session.context.store.put(_key(session), dump_plain(kept_pass))
 
@@ -138,18 +137,23 @@ def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
     return replace(again, reused=kept_pass.gate_id) if _stands(session, again) else None
 
 
-def load_own_report(session: Session) -> JudgedReport | None:
-    """The report that this gate itself kept before it launched, as its training runs. Raises StoreError."""
+def load_own_report(session: Session, attempt: str = "") -> JudgedReport | None:
+    """The report that this gate itself kept before it launched, as its training runs, or for this start of its job. Raises
+    StoreError.
+    """
     try:
-        again = judge_again(session)
+        again = judge_again(session, attempt)
     except DecodeError:
         return None
-    return replace(again, reused=again.report.gate_id)
+    return again if again.report.gate_id == session.gate_id else replace(again, reused=again.report.gate_id)
 
 
-def judge_again(session: Session) -> JudgedReport:
-    """The verdict on the report that this gate kept. Raises DecodeError if there is none that can be read, and StoreError."""
-    data = session.context.store.get(report_key(session.gate_id)) or b""
+def judge_again(session: Session, attempt: str = "") -> JudgedReport:
+    """The verdict on the report that this gate kept, or kept for this start of its job. Raises DecodeError if there is none that can
+    be read, and StoreError.
+    """
+    key = attempt_report_key(session.gate_id, attempt) if attempt else report_key(session.gate_id)
+    data = session.context.store.get(key) or b""
     return report_verdict(session, load(data), digest(data))
 
 
@@ -188,23 +192,22 @@ async def reuse_pass(session: Session) -> JudgedReport | None:
     """
     if not session.launches:
         return None
-    judged = await (
-        _adopted(session)
-        if session.renewal.lease.adopted
-        else run_to_end(find_fresh_pass, session, time.time())
-    )
+    judged = await _kept_verdict(session)
     if judged is not None:
         session.judged = judged
-        message = f"PASS of {judged.reused} from {judged.report.measured_at} reused"
+        message = f"the report of {judged.report.gate_id} from {judged.report.measured_at} is used again"
         report_progress(Progress("checks", message, 1, 1))
     return judged
 
 
-async def _adopted(session: Session) -> JudgedReport | None:
-    jobs = await find_jobs(session)
-    if not jobs.check.absent:
-        return None
-    if jobs.train.absent:
+async def _kept_verdict(session: Session) -> JudgedReport | None:
+    """A training that was launched has its verdict in the store: what its checks left with the engine may be gone by now."""
+    if not session.renewal.lease.adopted:
         return await run_to_end(find_fresh_pass, session, time.time())
+    jobs = await find_jobs(session)
+    if jobs.train.absent:
+        return await run_to_end(find_fresh_pass, session, time.time()) if jobs.check.absent else None
     report_takeover(session, jobs)
+    if jobs.check.state.final:
+        session.ended(session.checking)
     return await run_to_end(load_own_report, session)

@@ -70,7 +70,7 @@ async def wait_for_pool(session: Session, judged: JudgedReport) -> bool:
         return True  # it was submitted before its gate died: whatever became of the pool since, it is not begun twice
     check, train = session.renewal.lease.job(CHECK), session.renewal.lease.job(TRAIN)
     pool = await _settled_retention(session, check)
-    if pool.state is RetentionState.READY or (pool.state is RetentionState.TAKEN and pool.by == train):
+    if pool.state is RetentionState.READY or (pool.state is RetentionState.REUSED and pool.by == train):
         return True
     loss = f"the machines of {check} {_lost(pool)}"
     if session.rounds >= ROUNDS:
@@ -103,9 +103,9 @@ class PoolProof:
         retained = _ask_retention(self.session, self.check)
         late = last or time.monotonic() - self._since > PROOF_S
         lacking = f"{self.job} does not have the machines that passed, because they"
-        if retained.state is RetentionState.TAKEN and retained.by == self.job:
+        if retained.state is RetentionState.REUSED and retained.by == self.job:
             self._settle(f"{self.job} reused the machines of {self.check}")
-        elif retained.state in (RetentionState.TAKEN, RetentionState.GONE, RetentionState.NOTHING):
+        elif retained.state in (RetentionState.REUSED, RetentionState.GONE, RetentionState.NOTHING):
             self._settle(f"{lacking} {_lost(retained)}: its nodes check again")
         elif late:
             # The training runs without the pool, which is billed for nothing: the end of the gate releases it.
@@ -215,7 +215,7 @@ def _ask_retention(session: Session, check: str) -> RetainedMachines:
 
 def _lost(retained: RetainedMachines) -> str:
     detail = f" ({retained.detail})" if retained.detail else ""
-    if retained.state is RetentionState.TAKEN:
+    if retained.state is RetentionState.REUSED:
         return f"were taken by {retained.by or 'another job'}{detail}"
     if retained.state is RetentionState.COMING:
         return f"were not ready within {retained.within_s:.0f} s{detail}"
@@ -262,7 +262,6 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
     if wait == "verdict":
         hand_over_pool(session, job)
         return LaunchResult(Training(job, JobState.PENDING))
-    limit = session.context.gate.training.max_runtime_minutes * 60 + GRACE_S
     proof, start = PoolProof(session, job), TrainingStart(session, job)
 
     async def on_poll(status: JobStatus) -> None:
@@ -276,7 +275,7 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
     def enough(status: JobStatus) -> bool:
         return wait == "started" and proof.settled and start.is_over(status)
 
-    watched = await follow_job(session, job, limit, on_poll, enough, trains=True)
+    watched = await follow_job(session, job, run_limit_s(session), on_poll, enough, trains=True)
     if watched.status.state is JobState.RUNNING and not watched.late:
         session.let_go(job)
         record_confirmations(session, verdict, session.folder / job / watched.status.attempt)
@@ -287,6 +286,13 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
             Training(job, watched.status.state, watched.late or watched.status.detail), ran=False
         )
     return await run_to_end(training_result, session, verdict, watched)
+
+
+def run_limit_s(session: Session) -> float:
+    """How long the job of the training may run until its engine says that it ended, which may upload its output before."""
+    training, ends_s = session.context.gate.training, session.context.launcher.delays.ends_s
+    more_s = checks_limit_s(session) if session.in_job else GRACE_S
+    return training.max_runtime_minutes * 60 + more_s + ends_s
 
 
 class TrainingStart:

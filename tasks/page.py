@@ -82,11 +82,11 @@ def send_notification(session: Session, outcome: GateOutcome) -> DeliveryResult:
     """
     notify, store = session.context.gate.notify, session.context.store
     notification = _notification_of(session, outcome)
-    loud = notification.kind is PageKind.OVERRIDDEN or bool(session.unreleased)
+    loud = notification.topic is PageKind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not notification.audience]
-    is_new = _is_new(session, notification, outcome.judged, *also) or notification.kind is PageKind.REFUSED
-    others = _unsent(session, _refusals(session, outcome))
-    if notification.kind is PageKind.GO or not is_new:
+    is_new = _is_new(session, notification, outcome.judged, *also) or notification.topic is PageKind.REFUSED
+    others = _unsent(session, _refusals(session, replace(outcome, judged=outcome.judged or session.judged)))
+    if notification.topic is PageKind.GO or not is_new:
         results = [settle(notify, store, notification), *(deliver(notify, store, page) for page in others)]
         if session.unreleased:
             results.append(deliver(notify, store, unreleased_page(notification, tuple(session.unreleased))))
@@ -99,8 +99,8 @@ def send_notification(session: Session, outcome: GateOutcome) -> DeliveryResult:
 
 
 def _refusals(session: Session, outcome: GateOutcome) -> Iterator[GateOutcome]:
-    """Each refusal for broken hardware by itself, without what became of the gate, and those that were replaced."""
-    for judged in (outcome.judged or session.judged, session.previous):
+    """Each refusal for broken hardware by itself, without what became of the gate: that of the outcome, and those before it."""
+    for judged in (outcome.judged, session.previous):
         if judged is not None and blames_hardware(judged.verdict):
             reason = headline(judged.verdict, session.context.gate.name)
             refusal = GateOutcome(outcome.gate_id, Ending.VERDICT, Decision.REFUSED, judged, None, reason)
@@ -109,8 +109,11 @@ def _refusals(session: Session, outcome: GateOutcome) -> Iterator[GateOutcome]:
 
 
 def notify_replaced(session: Session) -> None:
-    """Notify people of replaced refusals now, because another process continues the gate, and knows nothing of them."""
-    for notification in _unsent(session, session.replaced):
+    """Notify people now of the refusals after which the checks began again, because no later notification of this process does: the
+    gate is cancelled, or another process continues it, and knows nothing of them.
+    """
+    unjudged = GateOutcome(session.gate_id, Ending.VERDICT, None, None, None, "")
+    for notification in _unsent(session, _refusals(session, unjudged)):
         deliver(session.context.gate.notify, session.context.store, notification)
 
 
@@ -124,7 +127,7 @@ def _unsent(session: Session, ends: Iterable[GateOutcome]) -> Iterator[Notificat
 
 def _is_new(session: Session, page: Notification, judged: JudgedReport | None, *also: Audience) -> bool:
     """Whether an audience was not yet notified of a machine that is to blame, if any is. It counts as notified from now on."""
-    if judged is None or page.kind not in BLAMING:
+    if judged is None or page.topic not in BLAMING:
         return True
     engine_names = {node.name: engine_name(node) for node in judged.report.nodes}
     machines = [engine_names.get(name, name) for name in culprits(judged.verdict) or [""]]
@@ -147,7 +150,8 @@ def notify_question(
     try:
         note = question_of(session, judged, pending, line, run_links(session.renewal.lease.owner.flow_run_id))
     except Exception as error:  # noqa: BLE001 - a page in fewer words is better than none, and the question stays
-        note = replace(_bare(session, session.gate_id, line, error), kind=PageKind.QUESTION, question=pending)
+        note = _bare(session, session.gate_id, line, error)
+        note = replace(note, topic=PageKind.QUESTION, question=pending)
     deliver(session.context.gate.notify, session.context.store, note)
     return note
 
@@ -160,7 +164,7 @@ def _notification_of(session: Session, outcome: GateOutcome) -> Notification:
         notification_type = kind_of(outcome)
         bare = _bare(session, outcome.gate_id, f"gate {session.context.gate.name}: {outcome.reason}", error)
         audience, severity = audience_of(outcome, notification_type), severity_of(outcome, notification_type)
-        return replace(bare, kind=notification_type, audience=audience, severity=severity)
+        return replace(bare, topic=notification_type, audience=audience, severity=severity)
 
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:
@@ -175,13 +179,13 @@ def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notif
 
 
 def notify_run(
-    context: GateContext, flow_run_id: str, gate_id: str, kind: PageKind, sentence: str
+    context: GateContext, flow_run_id: str, gate_id: str, topic: PageKind, sentence: str
 ) -> str | None:
     """Notify the gate's owner, once per run. Returns where it went, "" for nowhere, None if it was done before.
 
     `gate_id` is "" for a run that never had one. Raises StoreError.
     """
-    key = run_notification_key(flow_run_id, kind)
+    key = run_notification_key(flow_run_id, topic)
     claim = dump_plain({"at": time.time(), "sent": False})
     if not context.store.put_if_absent(key, claim) and not _left(context, key, claim):
         return None
@@ -193,9 +197,9 @@ def notify_run(
         "",
         "",
         gate=gate.name,
-        kind=kind,
+        topic=topic,
         audience=Audience.OWNER,
-        severity=Severity.ERROR if kind is PageKind.CRASHED else Severity.WARNING,
+        severity=Severity.ERROR if topic is PageKind.CRASHED else Severity.WARNING,
         facts=(("gate file", os.path.abspath(context.file)), ("flow run", flow_run_id)),
         links=run_links(flow_run_id),
     )

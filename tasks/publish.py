@@ -44,11 +44,9 @@ from tasks.render.headline import headline
 from tasks.render.html import html
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.seed_report import with_seed_tables
-from tasks.store import records
+from tasks.store import node_rows, records
 from tasks.store.base import StoreError
 from tasks.store.layout import fleet_key, html_key, policy_key, report_key, summary_key, verdict_key
-from tasks.store.node_rows import keep as keep_rows
-from tasks.store.node_rows import rows_of
 from tasks.store.records import Record, record_of
 from tasks.text.inert import browsable, one_line
 
@@ -82,10 +80,10 @@ def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> None:
         return
     cluster = session.context.nodes_cluster
     try:
-        gate_nodes = rows_of(
+        gate_nodes = node_rows.rows_of(
             judged.report, judged.verdict, session.context.policy, record.gate_id, record.judged_at, cluster
         )  # fmt: skip
-        keep_rows(session.context.store, gate_nodes)
+        node_rows.keep(session.context.store, gate_nodes)
     except Exception as error:  # noqa: BLE001 - whatever a report does to it: no verdict hangs on what a page shows later
         LOG.warning("the verdict is stored, but not what it says of each node: %s", error)
 
@@ -147,7 +145,7 @@ def verdict_page(judged: JudgedReport, name: str, places: tuple[str, str], gate_
     # Prefect shows the description above it, and a heading in letters that leave no room for more.
     sections = [f"**{first.removeprefix('# ')}**"]
     commands = next(
-        filter(None, (advice(item, verdict, context.place)[1] for item in gathered(verdict.findings))), ()
+        filter(None, (advice(item, verdict, context.site)[1] for item in gathered(verdict.findings))), ()
     )
     sections += [fenced("\n".join(commands))] if commands else []
     report, nodes = (_linked(location, host) for location in places)
@@ -193,13 +191,12 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     report_progress(
         Progress("verdict", headline(judged.verdict, name))
     )  # what follows is for people, and takes its time
-    record = keep_record(session, judged)
-    keep_nodes(session, judged, record)
-    shown = replace(judged.context, past=_past(session, judged))
-    put_pages(session.context, gate_id, judged, shown)
+    keep_nodes(session, judged, keep_record(session, judged))
+    context = replace(judged.context, past=_past(session, judged))
+    put_pages(session.context, gate_id, judged, context)
     keep_fleet_page(session)
-    places = published_report(session, shown.past)
-    return replace(places, digest=judged.verdict.digests.report), shown
+    places = published_report(session, context.past)
+    return replace(places, digest=judged.verdict.digests.report), context
 
 
 def published_report(session: Session, past: GateHistory | None = None) -> PublishedReport:

@@ -43,7 +43,7 @@ from tasks.page import notify_run
 from tasks.store.base import StoreError
 
 LOG = get_logger("prelaunch")
-Why = Literal["silent", "late", "crashed", "cancelled", "deadline", "asked"]
+ReapCause = Literal["silent", "late", "crashed", "cancelled", "deadline", "asked"]
 # A process at Prefect's default gives a sign of life every 180 s; it must not be taken for dead where no lock says otherwise.
 SILENT_S = 200.0
 # Another reaper, or the dying process itself, may be ending the jobs of a run that crashed.
@@ -75,7 +75,7 @@ class RunAssessment:
     lives: bool = False
 
 
-def assess_state(cause: Why, state_type: StateType, name: str, life: RunLiveness) -> RunAssessment:
+def assess_state(cause: ReapCause, state_type: StateType, name: str, life: RunLiveness) -> RunAssessment:
     """What has to be done about a run in this state (pure)."""
     if cause == "late":
         late = state_type is StateType.SCHEDULED and name == "Late"
@@ -114,7 +114,7 @@ async def _parked(run: GateRun, context: GateContext) -> bool:
     return held is not None and held.lease.asking is not None and not going
 
 
-async def _life(run: GateRun, context: GateContext, cause: Why) -> RunLiveness:
+async def _life(run: GateRun, context: GateContext, cause: ReapCause) -> RunLiveness:
     until = time.monotonic() + SETTLE_S
     if await _parked(run, context):
         return RunLiveness.PARKED
@@ -186,7 +186,7 @@ def context_of_run(run: GateRun) -> GateContext:
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="look at {run.name}")
-async def examine_run(run: GateRun, context: GateContext, cause: Why) -> RunAssessment:
+async def examine_run(run: GateRun, context: GateContext, cause: ReapCause) -> RunAssessment:
     """Find out whether the run is dead, and what has to be done now; that may take minutes. Raises StoreError, LeaseError."""
     life = RunLiveness.FREE if cause in ("late", "deadline") else await _life(run, context, cause)
     state = await _state(run.flow_run_id)
@@ -213,13 +213,13 @@ async def end_jobs(run: GateRun, context: GateContext) -> str:
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="page about {run.name}")
-async def notify_owner(run: GateRun, context: GateContext, kind: PageKind, sentence: str) -> str:
+async def notify_owner(run: GateRun, context: GateContext, topic: PageKind, sentence: str) -> str:
     """Notify the gate's owner, once per run. Returns who was notified, for people."""
     async with get_client() as client:
         status = await runs.run_status(client, run.flow_run_id)
     gate_id = status.gate_id if status is not None else ""
-    event = GateEvent.LATE if kind is PageKind.LATE else GateEvent.CRASHED
-    where = await run_to_end(notify_run, context, run.flow_run_id, gate_id, kind, sentence)
+    event = GateEvent.LATE if topic is PageKind.LATE else GateEvent.CRASHED
+    where = await run_to_end(notify_run, context, run.flow_run_id, gate_id, topic, sentence)
     if where is None:
         return "already notified"
     emit_gate_event(event, context, gate_id, run.flow_run_id, {"headline": sentence})

@@ -26,14 +26,16 @@ from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.jobs import new_gate_id
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import TTL_S, HeldLease, Lease
+from tasks.gate.lease.lease import TTL_S, Lease
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import Decision
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.record.end import kept_end
 from tasks.gate.record.request import kept_request
+from tasks.gate_file.folder import path_of
 from tasks.gate_file.model import Mode as GateMode
+from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
 from tasks.machines.base import MachineError, Retest
 from tasks.paging.repair_messages import GatePeople
@@ -118,16 +120,16 @@ def last_refused(context: GateContext) -> str:
     cluster or a record that may be of such a gate cannot be read, StoreError.
     """
     cluster, problems = context.gate.cluster.name, list[str]()
-    gates = (one for one in newest_records(context.store, problems) if one.cluster == cluster)
+    gates = (record for record in newest_records(context.store, problems) if record.cluster == cluster)
     newest = next(gates, None)
-    found = next((one.gate_id for one in chain(filter(None, [newest]), gates) if one.condemned), "")
-    if problems and not found:
+    gate_id = next((gate.gate_id for gate in chain(filter(None, [newest]), gates) if gate.condemned), "")
+    if problems and not gate_id:
         raise RemedyRejected(f"whether a gate has condemned a machine is not known: {problems[0]}")
     if newest is None:
         raise RemedyRejected(
             f"the store holds no gate of cluster {cluster}, so nothing is known of its machines"
         )
-    return found
+    return gate_id
 
 
 def cases_of_gate(context: GateContext, gate_id: str) -> tuple[Case, ...]:
@@ -198,8 +200,7 @@ def remedy_lock(work: RemedyRun, flow_run_id: str) -> Iterator[LeaseRenewal]:
         1, lock_name(context.gate.cluster.name), new_gate_id("remedy", now), 1, context.digest, context.file, False, context.engine,
         this_process(flow_run_id), now, now, now + TTL_S,
     )  # fmt: skip
-    held: HeldLease = leases.acquire(context.store, wanted, lambda _: (), lambda _: None)
-    renewal = LeaseRenewal(context.store, held)
+    renewal = LeaseRenewal(context.store, leases.acquire(context.store, wanted, lambda _: (), lambda _: None))
     renewal.start()
     try:
         yield renewal
@@ -217,10 +218,9 @@ def nothing_condemned(context: GateContext) -> str:
 
 def plan_state(work: RemedyRun, open_only: bool) -> State[Any] | None:
     """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done."""
-    if not work.cases and not open_only:
-        return nothing_to_do(nothing_condemned(work.context))
     if not work.cases:
-        return nothing_to_do(f"no remediation of cluster {work.context.gate.cluster.name} waits")
+        none_waits = f"no remediation of cluster {work.context.gate.cluster.name} waits"
+        return nothing_to_do(none_waits if open_only else nothing_condemned(work.context))
     if work.remediation.settings.mode not in (RepairMode.OFF, RepairMode.PLAN):
         return None
     plans = planned(work.cases, work.remediation.machines)
@@ -262,7 +262,7 @@ async def follow(
             return True
         if time.monotonic() > until:
             return False
-        if all(step.kind in (StepKind.WAIT,) for _, step in steps):
+        if all(step.action in (StepKind.WAIT,) for _, step in steps):
             await asyncio.sleep(LOOK_S)
     return False
 
@@ -300,28 +300,34 @@ def say_step(case: Case, step: Step) -> None:
 
 
 async def start_again(work: RemedyRun, gate: Gate, ends: Mapping[str, Reason | None]) -> None:
-    """Run the refused gate again, and with it the training, once all of its nodes were proven; the gate file has to ask for it.
+    """Run each refused gate again, and with it the training, once all nodes were proven; its own gate file has to ask for it.
 
     Slurm gives no fenced node to a job, so a node that stays out is not among those of the next run. Only the newest gate of a gate
     file that was to launch is started: the owner may have started it anew, and a training must not run twice.
     """
-    context, gate_ids = work.context, {case.gate_id for case in work.cases}
-    if not context.gate.remediation.resume or not ends:
-        return
+    store, cluster = work.context.store, work.context.gate.cluster.name
+    gate_ids, passed = {case.gate_id for case in work.cases}, set[str]()
     if any(end is not Reason.PROVEN for end in ends.values()):
-        LOG.info("the gate is not started again: not every node was proven")
+        LOG.info("no gate is started again: not every node was proven")
         return
-    passed: set[str] = set()
-    for record in newest_records(context.store, []):
-        is_newest = record.cluster == context.gate.cluster.name and record.gate not in passed
-        request = kept_request(context.store, record.gate_id) if is_newest else None
+    for record in newest_records(store, []):
+        is_newest = record.cluster == cluster and record.gate not in passed
+        request = kept_request(store, record.gate_id) if is_newest else None
         if request is not None and request.launch:
             passed.add(record.gate)
-            if record.gate_id in gate_ids:
+            if record.gate_id in gate_ids and _resumes(request):
                 LOG.info("the gate of %s is started again", record.gate_id)
-                await gate(
-                    request.model_copy(update={"reason": f"again, after the repair for {record.gate_id}"})
-                )
+                reason = f"again, after the repair for {record.gate_id}"
+                await gate(request.model_copy(update={"reason": reason}))
         gate_ids.discard(record.gate_id)
         if not gate_ids:
             return
+
+
+def _resumes(request: GateRequest) -> bool:
+    """Whether the gate file of the request, as it is now, asks for its refused gate to be started again."""
+    try:
+        return read_gate_file(path_of(request.gate_file), request.sets).remediation.resume
+    except GateFileError as error:
+        LOG.warning("the gate of %s is not started again: %s", request.gate_file, error)
+        return False

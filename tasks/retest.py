@@ -88,12 +88,12 @@ async def run_retest(context: GateContext, gate: Gate, case: Case, retest: Retes
     try:
         state = await gate(request, retest_context(context, case, retest))
     except LaunchRejected as error:
-        return Rechecked(Proof.CANNOT_TELL, said=str(error))
+        return Rechecked(Proof.CANNOT_TELL, message=str(error))
     outcome = heard.outcome
     if outcome is None or outcome.judged is None:
         message = outcome.reason if outcome else f"it ended {state.name}: {state.message}"
         return Rechecked(
-            Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", said=one_line(message, 500)
+            Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", message=one_line(message, 500)
         )
     report = outcome.judged.report
     proof, identity, message = proof_of(case, report, outcome.judged.verdict, context.policy)

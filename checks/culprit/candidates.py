@@ -1,6 +1,6 @@
 """The parts that may be to blame, and the tests in which each of them takes part. Pure.
 
-A candidate is an integer, so that counts are lists: `whos` says which part it is. There are too many links to list:
+A candidate is an integer, so that counts are lists: `entries` says which part it is. There are too many links to list:
 `checks.culprit.links` makes them from bad tests.
 """
 
@@ -18,21 +18,26 @@ BOTH, OUT, IN = Direction.BOTH, Direction.OUT, Direction.IN
 class Candidate(NamedTuple):
     """A part that may be to blame, with its name for people."""
 
-    kind: Entity
+    entity: Entity
     subject: str
-    way: Direction
+    direction: Direction
+
+    @property
+    def fault(self) -> tuple[Entity, Direction]:
+        """On what its odds depend."""
+        return self.entity, self.direction
 
 
 class Candidates:
     """All candidates of a matrix that are not links, and their tests."""
 
     def __init__(self, matrix: Matrix) -> None:
-        endpoints = matrix.parts
+        endpoints = matrix.endpoints
         self.matrix = matrix
-        self.whos: list[Candidate] = []
+        self.entries: list[Candidate] = []
         self.nodes = list(dict.fromkeys(matrix.nodes))
         self.node_of = matrix.node_of
-        self.rails = sorted({part.rail for part in endpoints})
+        self.rails = sorted({end.rail for end in endpoints})
         self.switches: list[str] = []
         self._members: dict[tuple[Entity, str], list[int]] = {}
         self._ids: dict[Candidate, int] = {}
@@ -46,20 +51,20 @@ class Candidates:
             return
         if len(self.nodes) > 1:
             ways = ((BOTH,), ()) if self.inside else ((BOTH, OUT), (BOTH, IN))
-            self._add(Entity.NODE, lambda part: part.node, *ways)
+            self._add(Entity.NODE, lambda end: end.node, *ways)
         if several:
-            self._add(Entity.RANK, lambda part: part.name, (BOTH, OUT), (BOTH, IN))
+            self._add(Entity.RANK, lambda end: end.name, (BOTH, OUT), (BOTH, IN))
         if several and len(self.rails) > 1 and len(self.nodes) > 1:
-            self._add(Entity.RAIL, lambda part: f"rail {part.rail}", (BOTH,), (BOTH,) if self.inside else ())
+            self._add(Entity.RAIL, lambda end: f"rail {end.rail}", (BOTH,), (BOTH,) if self.inside else ())
         if not self.inside:
             self._add_switches()
 
     def _id(self, entity: Entity, subject: str, direction: Direction) -> int:
-        who = Candidate(entity, subject, direction)
-        if who not in self._ids:
-            self._ids[who] = len(self.whos)
-            self.whos.append(who)
-        return self._ids[who]
+        candidate = Candidate(entity, subject, direction)
+        if candidate not in self._ids:
+            self._ids[candidate] = len(self.entries)
+            self.entries.append(candidate)
+        return self._ids[candidate]
 
     def _add(
         self,
@@ -68,7 +73,7 @@ class Candidates:
         sending: Sequence[Direction],
         receiving: Sequence[Direction],
     ) -> None:
-        for at, endpoint in enumerate(self.matrix.parts):
+        for at, endpoint in enumerate(self.matrix.endpoints):
             subject = subject_of(endpoint)
             self._members.setdefault((entity, subject), []).append(at)
             self._sending[at] += [self._id(entity, subject, direction) for direction in sending]
@@ -76,22 +81,23 @@ class Candidates:
 
     def _add_switches(self) -> None:
         members: dict[str, list[int]] = {}
-        for at, end in enumerate(self.matrix.parts):
+        for at, end in enumerate(self.matrix.endpoints):
             for switch in end.switches:
                 members.setdefault(switch, []).append(at)
-        for name, its in sorted(members.items()):
-            if 1 < len({self.node_of[at] for at in its}) < len(self.nodes):
+        for name, indices in sorted(members.items()):
+            if 1 < len({self.node_of[at] for at in indices}) < len(self.nodes):
                 self.switches.append(name)
-                self._members[Entity.SWITCH, name] = its
+                self._members[Entity.SWITCH, name] = indices
                 for direction in Direction:
                     self._id(Entity.SWITCH, name, direction)
-        known = set(self.switches)
-        self._groups = [tuple(filter(known.__contains__, end.switches)) for end in self.matrix.parts]
+        names = set(self.switches)
+        self._groups = [tuple(filter(names.__contains__, end.switches)) for end in self.matrix.endpoints]
 
     def nodes_of(self, candidate: int) -> tuple[str, ...]:
         """The nodes that a candidate is, or that are connected to it."""
-        who = self.whos[candidate]
-        return tuple(dict.fromkeys(self.matrix.parts[at].node for at in self._members[who.kind, who.subject]))
+        entry = self.entries[candidate]
+        nodes = self.matrix.nodes
+        return tuple(dict.fromkeys(nodes[at] for at in self._members[entry.entity, entry.subject]))
 
     def involved(self, test: int) -> list[int]:
         """The candidates that take part in a test, each once."""
@@ -101,12 +107,12 @@ class Candidates:
             mine += self._crossed(self._groups[source], self._groups[target])
         return mine
 
-    def _crossed(self, here: Sequence[str], there: Sequence[str]) -> list[int]:
+    def _crossed(self, here: Sequence[str], target: Sequence[str]) -> list[int]:
         """The switches that a test between parts of these switches leaves or enters."""
         return [
             self._ids[Candidate(Entity.SWITCH, name, direction)]
-            for its, others, ways in ((here, there, (BOTH, OUT)), (there, here, (BOTH, IN)))
-            for name in its
+            for switches, others, ways in ((here, target, (BOTH, OUT)), (target, here, (BOTH, IN)))
+            for name in switches
             if name not in others
             for direction in ways
         ]
@@ -118,22 +124,21 @@ class Candidates:
             tests = list(tests)
             sources = [sources[test] for test in tests]
             targets = [targets[test] for test in tests]
-        counts = [0] * len(self.whos)
+        counts = [0] * len(self.entries)
         for column, candidates in ((sources, self._sending), (targets, self._receiving)):
-            for part, number in Counter(column).items():
-                for candidate in candidates[part]:
+            for index, number in Counter(column).items():
+                for candidate in candidates[index]:
                     counts[candidate] += number
         if self.switches:
             groups = self._groups.__getitem__
-            for (here, there), number in Counter(
-                zip(map(groups, sources), map(groups, targets), strict=True)
-            ).items():
-                for candidate in self._crossed(here, there):
+            ends = zip(map(groups, sources), map(groups, targets), strict=True)
+            for (here, target), number in Counter(ends).items():
+                for candidate in self._crossed(here, target):
                     counts[candidate] += number
         return counts
 
     def tests(self, candidate: int) -> Sequence[int]:
         """All tests in which a candidate takes part."""
-        who = self.whos[candidate]
-        near = self.matrix.tests_of(self._members[who.kind, who.subject])
+        entry = self.entries[candidate]
+        near = self.matrix.tests_of(self._members[entry.entity, entry.subject])
         return [test for test in near if candidate in self.involved(test)]

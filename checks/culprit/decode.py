@@ -62,17 +62,17 @@ MOST_NAMES = 3
 
 def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
     """The culprits of what is bad in the matrix. A part without a test is `unseen`, which says nothing about it."""
-    kept = _without_loops(matrix)
-    if kept is not None:
-        return _renumbered(decode(_only(matrix, kept), tolerance), kept)
-    seen = set(matrix.sources) | set(matrix.targets)
-    unseen = tuple(part for part in range(len(matrix.parts)) if part not in seen)
+    tests = _without_loops(matrix)
+    if tests is not None:
+        return _renumbered(decode(_only(matrix, tests), tolerance), tests)
+    tested = set(matrix.sources) | set(matrix.targets)
+    unseen = tuple(index for index in range(len(matrix.endpoints)) if index not in tested)
     screened = screen(matrix, tolerance)
-    if screened.main.usual is None and len(seen) > 2:
+    if screened.main.usual is None and len(tested) > 2:
         return _unnamed(MatrixAnswer.FABRIC, screened, unseen)
-    if not seen or (len(seen) == 2 and tolerance.floor is None and screened.main.usual is not None):
+    if not tested or (len(tested) == 2 and tolerance.floor is None and screened.main.usual is not None):
         return _unnamed(MatrixAnswer.TOO_FEW, screened, unseen)
-    if len(seen) > 2 and _below_floor(matrix, screened, tolerance):
+    if len(tested) > 2 and _below_floor(matrix, screened, tolerance):
         # All are below the floor. It is still useful to know which part is worse than the others.
         relative = decode(matrix, replace(tolerance, floor=None))
         noise = replace(relative.noise, line=_line(screened))
@@ -81,9 +81,9 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
         return _unnamed(MatrixAnswer.FABRIC, screened, unseen)
     if tolerance.paths and (groups := node_groups(matrix, screened)):
         return replace(decode(_under(matrix, groups.groups), tolerance), groups=groups)
-    found = _with_patterns(matrix, screened, tolerance, unseen)
+    result = _with_patterns(matrix, screened, tolerance, unseen)
     return (
-        replace(found, groups=known_groups(matrix, screened, tolerance.ratio)) if tolerance.paths else found
+        replace(result, groups=known_groups(matrix, screened, tolerance.ratio)) if tolerance.paths else result
     )
 
 
@@ -93,19 +93,24 @@ def decode_without(matrix: Matrix, tolerance: Tolerance, condemned: Collection[i
     If they do not explain all that is bad, only tests without them count. Who tests with them waits for them, and is late for the next
     partner: a node that is bad in less than half of its tests is not named then.
     """
-    decoded, nodes = decode(matrix, tolerance), {matrix.nodes[part] for part in condemned}
-    if decoded.answer is MatrixAnswer.NAMED and all(nodes.issuperset(one.nodes) for one in decoded.suspects):
+    decoded, nodes = decode(matrix, tolerance), {matrix.nodes[index] for index in condemned}
+    if decoded.answer is MatrixAnswer.BLAMED and all(
+        nodes >= {*suspect.nodes} for suspect in decoded.suspects
+    ):
         return decoded
-    kept = [test for test, (a, b) in enumerate(matrix.ends) if a not in condemned and b not in condemned]
-    left = {matrix.nodes[matrix.sources[test]] for test in kept}
-    if len(kept) == len(matrix.values) or len(left) < LEAST_LEFT:
+    tests = [test for test, (a, b) in enumerate(matrix.ends) if a not in condemned and b not in condemned]
+    left = {matrix.nodes[matrix.sources[test]] for test in tests}
+    if len(tests) == len(matrix.values) or len(left) < LEAST_LEFT:
         return decoded
-    rest = _renumbered(decode(_only(matrix, kept), tolerance), kept)
-    named = tuple(
-        one for one in rest.suspects if one.kind is not Entity.NODE or 2 * one.bad >= one.tests or one.passed
+    rest = _renumbered(decode(_only(matrix, tests), tolerance), tests)
+    culprits = tuple(
+        suspect
+        for suspect in rest.suspects
+        if suspect.kind is not Entity.NODE or 2 * suspect.bad >= suspect.tests or suspect.passed
     )
-    answer = MatrixAnswer.UNEXPLAINED if rest.answer is MatrixAnswer.NAMED and not named else rest.answer
-    return replace(rest, answer=answer, suspects=named, unseen=decoded.unseen)
+    is_gone = rest.answer is MatrixAnswer.BLAMED and not culprits
+    answer = MatrixAnswer.UNEXPLAINED if is_gone else rest.answer
+    return replace(rest, answer=answer, suspects=culprits, unseen=decoded.unseen)
 
 
 def _with_patterns(
@@ -121,42 +126,39 @@ def _with_patterns(
     paths = slow_paths(matrix, screened, tolerance, first) if tolerance.paths else None
     of_paths = set(paths.tests if paths else ())
     timed = Times(matrix, set(screened.bad) - of_paths, first)
-    part_time = {one.node for one in timed.part_time}
+    part_time = {entry.node for entry in timed.part_time}
     theirs = set(screened.bad).intersection(timed.tests_of(part_time) if part_time else ())
     gone = timed.excused | theirs | of_paths
-    kept = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
-    found = _of_rest(matrix, screened, tolerance, unseen, kept if gone else None)
-    alone = [timed.suspect(screened, one) for one in timed.part_time]
-    if found.answer is not MatrixAnswer.FABRIC:
-        alone += timed.at_any_time(screened, (*found.suspects, *alone))
-    theirs_now = {node for one in alone for node in one.nodes if not one.passed}
-    others = (
-        one for one in found.suspects if one.kind is not Entity.LINK or theirs_now.isdisjoint(one.nodes)
-    )
-    named = tuple(sorted((*others, *alone), key=lambda one: -one.probability))
-    is_named = bool(alone) and found.answer in (MatrixAnswer.NOBODY, MatrixAnswer.UNEXPLAINED)
-    left = [
-        test
-        for test in found.unexplained
-        if theirs_now.isdisjoint(matrix.nodes[part] for part in matrix.ends[test])
-    ]
-    good = {matrix.ends[test] for test in kept} if timed.excused else set()
+    tests = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
+    result = _of_rest(matrix, screened, tolerance, unseen, tests if gone else None)
+    lonely = [timed.suspect(screened, entry) for entry in timed.part_time]
+    if result.answer is not MatrixAnswer.FABRIC:
+        lonely += timed.at_any_time(screened, (*result.suspects, *lonely))
+    theirs_now = {node for suspect in lonely for node in suspect.nodes if not suspect.passed}
+    links = (suspect for suspect in result.suspects if suspect.kind is Entity.LINK)
+    explained = {link for link in links if not theirs_now.isdisjoint(link.nodes)}
+    others = (suspect for suspect in result.suspects if suspect not in explained)
+    culprits = tuple(sorted((*others, *lonely), key=lambda suspect: -suspect.probability))
+    is_named = bool(lonely) and result.answer in (MatrixAnswer.NOBODY, MatrixAnswer.UNEXPLAINED)
+    ends = {test: {matrix.nodes[end] for end in matrix.ends[test]} for test in result.unexplained}
+    left = [test for test, nodes in ends.items() if theirs_now.isdisjoint(nodes)]
+    good = {matrix.ends[test] for test in tests} if timed.excused else set()
     open_ = [test for test in sorted(timed.excused) if matrix.ends[test] not in good]
-    if found.answer is MatrixAnswer.FABRIC:
+    if result.answer is MatrixAnswer.FABRIC:
         slow = SlowParts()
-    elif lasting := [one for one in named if not one.passed]:
+    elif lasting := [suspect for suspect in culprits if not suspect.passed]:
         slow = slow_parts(matrix, screened, first, lasting, most)
     more = [*open_, *of_short_periods(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
-    answer = MatrixAnswer.NAMED if is_named else found.answer
+    answer = MatrixAnswer.BLAMED if is_named else result.answer
     if open_ and answer is MatrixAnswer.NOBODY:
         answer = MatrixAnswer.UNEXPLAINED
-    confirm = (*found.confirm, *to_confirm(matrix, more))
-    if timed.unsure or is_open(matrix, screened, answer, named):
+    confirm = (*result.confirm, *to_confirm(matrix, more))
+    if timed.unsure or is_open(matrix, screened, answer, culprits):
         confirm += sweep_again(matrix)
     return replace(
-        found,
+        result,
         answer=answer,
-        suspects=named,
+        suspects=culprits,
         confirm=tuple(dict.fromkeys(confirm)),
         bad=tuple(screened.bad),
         congestion=timed.congestion,
@@ -177,16 +179,15 @@ def _of_rest(
     again = screened if tests is None else screen(rest, tolerance)
     if is_crowded(rest, again):
         unnamed, doubtful = _unnamed(MatrixAnswer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
-        found = replace(unnamed, confirm=doubtful, unexplained=tuple(again.bad))
+        result = replace(unnamed, confirm=doubtful, unexplained=tuple(again.bad))
     else:
-        found = _explain(rest, again, tolerance, unseen)
-    found = found if tests is None else _renumbered(found, tests)
+        result = _explain(rest, again, tolerance, unseen)
+    result = result if tests is None else _renumbered(result, tests)
     if not tolerance.paths or matrix.better is Better.LOWER or matrix.span is Span.INSIDE:
-        return found
-    priced = (
-        replace(one, cost=shared_path(matrix, screened, tolerance.floor, one)) for one in found.suspects
-    )
-    return replace(found, suspects=tuple(priced))
+        return result
+    costs = [shared_path(matrix, screened, tolerance.floor, suspect) for suspect in result.suspects]
+    priced = (replace(suspect, cost=price) for suspect, price in zip(result.suspects, costs, strict=True))
+    return replace(result, suspects=tuple(priced))
 
 
 def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
@@ -198,43 +199,43 @@ def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
         for group in groups
         for node in group
     }
-    parts = tuple(replace(endpoint, switches=of_node.get(endpoint.node, ())) for endpoint in matrix.parts)
-    return replace(matrix, parts=parts)
+    ends = tuple(replace(endpoint, switches=of_node.get(endpoint.node, ())) for endpoint in matrix.endpoints)
+    return replace(matrix, endpoints=ends)
 
 
 def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: tuple[int, ...]) -> Decoded:
     candidates = Candidates(matrix)
-    ends = list(range(len(matrix.parts))) if candidates.inside else candidates.node_of
+    ends = list(range(len(matrix.endpoints))) if candidates.inside else candidates.node_of
     links = Links(matrix.sources, matrix.targets, screened.bad, ends)
     explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
     rivals = search(explanation) if screened.bad else {}
-    found = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
-    named = tuple(one.suspect for one in found if one.named)
-    steady = steady_parts(named, Entity.NODE if len(candidates.nodes) > 1 else Entity.RANK)
+    weighed = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
+    culprits = tuple(entry.suspect for entry in weighed if entry.is_named)
+    steady = steady_parts(culprits, Entity.NODE if len(candidates.nodes) > 1 else Entity.RANK)
     together = standing_together(matrix, steady, screened.bad)
     if LEAST_TOGETHER <= len(together) < len(steady) and not candidates.switches and not candidates.inside:
         # They are under one switch, of which nobody told. Beside it other nodes are bad.
         return _explain(_under(matrix, [sorted(together)]), screened, tolerance, unseen)
-    doubtful = doubtful_tests(explanation, found, tolerance.most_hiccups)
-    noise = _noise(screened, explanation, found)
+    doubtful = doubtful_tests(explanation, weighed, tolerance.most_hiccups)
+    noise = _noise(screened, explanation, weighed)
     answer = MatrixAnswer.NOBODY
     if (
-        _too_many(named, candidates, tolerance)
-        or _blind(explanation, found, tolerance)
-        or not _explicable(matrix, screened, tolerance, named)
+        _too_many(culprits, candidates, tolerance)
+        or _blind(explanation, weighed, tolerance)
+        or not _explicable(matrix, screened, tolerance, culprits)
         or most_are_slow(matrix, screened, tolerance)
         or (steady and together == set(steady))  # the cluster falls into two parts
     ):
         answer = MatrixAnswer.FABRIC
-    elif named:
-        answer = MatrixAnswer.NAMED
+    elif culprits:
+        answer = MatrixAnswer.BLAMED
     elif doubtful or _many_cells(matrix, screened.bad):
         answer = MatrixAnswer.UNEXPLAINED
     return Decoded(
         answer,
         noise,
-        named,
-        to_confirm(matrix, doubtful + unsure_tests(found, set(screened.bad))),
+        culprits,
+        to_confirm(matrix, doubtful + unsure_tests(weighed, set(screened.bad))),
         tuple(screened.bad),
         unseen,
         unexplained=tuple(doubtful),
@@ -243,12 +244,12 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
 
 def _too_many(blamed: Sequence[Suspect], candidates: Candidates, tolerance: Tolerance) -> bool:
     most = max(1.0, tolerance.max_unfit_fraction * len(candidates.nodes))
-    to_blame = {node for one in blamed if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes}
-    switches = [one for one in blamed if one.kind is Entity.SWITCH]
+    to_blame = set[str]().union(*(item.nodes for item in blamed if item.kind in (Entity.NODE, Entity.RANK)))
+    switches = [suspect for suspect in blamed if suspect.kind is Entity.SWITCH]
     # One switch is one fault, however many nodes are connected to it; if there are several, their nodes count.
-    below = {node for one in switches for node in one.nodes} | to_blame if len(switches) > 1 else to_blame
-    links = sum(one.kind is Entity.LINK for one in blamed)
-    rails = sum(one.kind is Entity.RAIL for one in blamed)
+    below = to_blame.union(*(switch.nodes for switch in switches)) if len(switches) > 1 else to_blame
+    links = sum(suspect.kind is Entity.LINK for suspect in blamed)
+    rails = sum(suspect.kind is Entity.RAIL for suspect in blamed)
     return (
         len(below) > most
         or links > max(MOST_LINKS, len(candidates.nodes))
@@ -261,16 +262,16 @@ def _blind(explanation: Explanation, weighed: Sequence[WeighedSuspect], toleranc
     matrix = explanation.candidates.matrix
     bad, tests = explanation.left_over()
     if bad >= BLIND * tests > 0 and _several_pairs(matrix, explanation.bad_tests):
-        alone = [
+        unlinked = [
             test
-            for pair, its in explanation.links.bad_tests.items()
+            for pair, pair_tests in explanation.links.bad_tests.items()
             if pair not in explanation.found
-            for test in its
+            for test in pair_tests
         ]
-        free = [test for test in alone if test not in explanation.owner]
+        free = [test for test in unlinked if test not in explanation.owner]
         if _cells(matrix, free) >= BLIND * _cells(matrix, range(len(matrix.values))):
             return True
-    unsure = {node for one in weighed if one.suspect.kind is Entity.NODE for node in one.suspect.nodes}
+    unsure = {node for entry in weighed if entry.suspect.kind is Entity.NODE for node in entry.suspect.nodes}
     return len(unsure) > max(1.0, tolerance.max_unfit_fraction * explanation.nodes)
 
 
@@ -298,7 +299,7 @@ def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
 
 
 def _noise(screened: Screened, explanation: Explanation, weighed: Sequence[WeighedSuspect]) -> PairNoise:
-    bad, tests = sum(one.suspect.bad for one in weighed), sum(one.suspect.tests for one in weighed)
+    bad, tests = sum(entry.suspect.bad for entry in weighed), sum(entry.suspect.tests for entry in weighed)
     rate = explanation.chance().hiccup
     usual = screened.main.usual
     sensitivity = bad / tests if tests else 1.0
@@ -364,10 +365,10 @@ def _renumbered(decoded: Decoded, originals: list[int]) -> Decoded:
     paths = decoded.paths
     return replace(
         decoded,
-        suspects=tuple(replace(one, cells=old(one.cells)) for one in decoded.suspects),
-        slow=tuple(replace(one, cells=old(one.cells)) for one in decoded.slow),
+        suspects=tuple(replace(suspect, cells=old(suspect.cells)) for suspect in decoded.suspects),
+        slow=tuple(replace(suspect, cells=old(suspect.cells)) for suspect in decoded.slow),
         bad=old(decoded.bad),
         unexplained=old(decoded.unexplained),
-        congestion=tuple(replace(one, tests=old(one.tests)) for one in decoded.congestion),
+        congestion=tuple(replace(period, tests=old(period.tests)) for period in decoded.congestion),
         paths=replace(paths, bad=old(paths.bad), tests=old(paths.tests)) if paths else None,
     )

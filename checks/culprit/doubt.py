@@ -46,7 +46,7 @@ def doubtful_tests(
     Of the cells that were measured again some are bad a second time by chance. If there are more of them than the rate of hiccups
     predicts, they are no hiccups, and nothing is one if the rate itself is too high.
     """
-    explained = {test for one in weighed if one.named for test in one.tests}
+    explained = {test for entry in weighed if entry.is_named for test in entry.tests}
     links, fitted = explanation.links, explanation.chance()
     chance = replace(fitted, hiccup=min(fitted.hiccup, most_hiccups))
     odds = Odds(chance, explanation.nodes)
@@ -80,8 +80,8 @@ def _is_hiccup(odds: Odds, counts: Sequence[int], forward: bool, back: float) ->
     both = odds.gain(
         Entity.LINK, Direction.BOTH, counts[0] + counts[2], counts[1] + counts[3], counts[4], back
     )
-    one = odds.gain(Entity.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
-    return max(both.sure, one.sure) < IMPOSSIBLE
+    single = odds.gain(Entity.LINK, Direction.OUT, counts[at], counts[at + 1], counts[at], 1.0)
+    return max(both.sure, single.sure) < IMPOSSIBLE
 
 
 def never_good(matrix: Matrix, tests: Sequence[int], bad: Sequence[int]) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def only_if_certain(
     sure = [
         replace(
             weighed_suspect,
-            named=weighed_suspect.named
+            is_named=weighed_suspect.is_named
             and not _may_pass(matrix, weighed_suspect, bad, crowds)
             and not _is_congested_switch(matrix, weighed_suspect, bad),
         )
@@ -124,27 +124,27 @@ def _crowded_rounds(matrix: Matrix, weighed: Sequence[WeighedSuspect], bad: Sequ
 
     Tests of nodes that are named do not count. A rail is looked at by itself if one of its links is named.
     """
-    links = [one for one in weighed if one.named and one.suspect.kind is Entity.LINK]
+    links = [entry for entry in weighed if entry.is_named and entry.suspect.kind is Entity.LINK]
     if not matrix.rounds or not links:
         return {}
     names = matrix.nodes
-    others = (one.suspect for one in weighed if one.named and one.suspect.kind is not Entity.LINK)
-    known = {node for one in others for node in one.nodes}
+    others = (entry.suspect for entry in weighed if entry.is_named and entry.suspect.kind is not Entity.LINK)
+    nodes = {node for suspect in others for node in suspect.nodes}
     wrong, cells = set(bad), matrix.ends
     good = {cell for test, cell in enumerate(cells) if test not in wrong}
     spoiled = {test for test in bad if cells[test] in good}
-    tests = [test for test, (a, b) in enumerate(cells) if not known or known.isdisjoint((names[a], names[b]))]
-    rails = {rail for one in links if (rail := _rail(matrix, one)) is not None}
+    tests = [test for test, (a, b) in enumerate(cells) if not nodes or nodes.isdisjoint((names[a], names[b]))]
+    rails = {rail for link in links if (rail := _rail(matrix, link)) is not None}
     crowds: dict[int | None, frozenset[int]] = {None: _crowded(matrix, tests, spoiled)}
-    for rail in rails if len({endpoint.rail for endpoint in matrix.parts}) > 1 else ():
-        its = [test for test in tests if matrix.parts[cells[test][0]].rail == rail]
-        crowds[rail] = _crowded(matrix, its, spoiled)
+    for rail in rails if len({endpoint.rail for endpoint in matrix.endpoints}) > 1 else ():
+        rail_tests = [test for test in tests if matrix.endpoints[cells[test][0]].rail == rail]
+        crowds[rail] = _crowded(matrix, rail_tests, spoiled)
     return crowds
 
 
 def _rail(matrix: Matrix, weighed: WeighedSuspect) -> int | None:
     """The rail of a suspect's tests; None if they are on several."""
-    rails = {matrix.parts[matrix.sources[test]].rail for test in weighed.tests}
+    rails = {matrix.endpoints[matrix.sources[test]].rail for test in weighed.tests}
     return rails.pop() if len(rails) == 1 else None
 
 
@@ -153,20 +153,21 @@ def _crowded(matrix: Matrix, tests: Sequence[int], spoiled: Collection[int]) -> 
     counts: dict[int, dict[tuple[int, int], list[int]]] = {}
     ends = _ends(matrix)
     for test in tests:
-        one, other = ends[matrix.sources[test]], ends[matrix.targets[test]]
-        pair = (one, other) if one < other else (other, one)
-        its = counts.setdefault(matrix.rounds[test], {}).setdefault(pair, [0, 0])
-        its[0] += test in spoiled
-        its[1] += 1
+        first, other = ends[matrix.sources[test]], ends[matrix.targets[test]]
+        pair = (first, other) if first < other else (other, first)
+        count = counts.setdefault(matrix.rounds[test], {}).setdefault(pair, [0, 0])
+        count[0] += test in spoiled
+        count[1] += 1
     bad = {
-        at: {pair for pair, (some, all_) in visits.items() if some >= BAD_VISIT * all_}
+        at: {pair for pair, (some, every) in visits.items() if some >= BAD_VISIT * every}
         for at, visits in counts.items()
     }
     order, crowded = sorted(counts), set[int]()
     for index, at in enumerate(order):
-        near = [one for one in order[max(0, index - AROUND) : index + AROUND + 1] if abs(one - at) <= AROUND]
-        pairs = {pair for one in near for pair in bad[one]}
-        if len(pairs) >= SEVERAL and len(pairs) >= CROWDED * sum(len(counts[one]) for one in near):
+        around = order[max(0, index - AROUND) : index + AROUND + 1]
+        near = [turn for turn in around if abs(turn - at) <= AROUND]
+        pairs = {pair for turn in near for pair in bad[turn]}
+        if len(pairs) >= SEVERAL and len(pairs) >= CROWDED * sum(len(counts[turn]) for turn in near):
             crowded.add(at)
     return frozenset(crowded)
 
@@ -174,7 +175,7 @@ def _crowded(matrix: Matrix, tests: Sequence[int], spoiled: Collection[int]) -> 
 def _ends(matrix: Matrix) -> Sequence[int]:
     """The end of a visit to which each part belongs: its node, or the part itself inside of nodes."""
     if matrix.span is Span.INSIDE:
-        return list(range(len(matrix.parts)))
+        return list(range(len(matrix.endpoints)))
     return matrix.node_of
 
 
@@ -184,25 +185,24 @@ def _only_if_distinct(
     """A node is not named if it is bad in less than half of its tests while a node that is not named is bad nearly as often: what
     befell several is no part's fault. Tests with other named nodes do not count.
     """
-    named = {
-        one.suspect.nodes[0]
-        for one in weighed
-        if one.named and one.suspect.kind in (Entity.NODE, Entity.RANK)
-    }
-    rare = {node for node in named if any(_is_rare(one, node) for one in weighed)}
+    ends = (Entity.NODE, Entity.RANK)
+    blamed = {entry.suspect.nodes[0] for entry in weighed if entry.is_named and entry.suspect.kind in ends}
+    rare = {node for node in blamed if any(_is_rare(entry, node) for entry in weighed)}
     if not rare:
         return list(weighed)
     names, wrong = matrix.nodes, set(bad)
     every, spoiled = Counter[str](), Counter[str]()
     for test, (source, target) in enumerate(matrix.ends):
         for node, other in ((names[source], names[target]), (names[target], names[source])):
-            if other not in named and node != other:
+            if other not in blamed and node != other:
                 every[node] += 1
                 spoiled[node] += test in wrong
-    worst = max((spoiled[node] / every[node] for node in every if node not in named), default=0.0)
+    worst = max((spoiled[node] / every[node] for node in every if node not in blamed), default=0.0)
     vague = {node for node in rare if every[node] and worst >= NEAR * spoiled[node] / every[node]}
+    unsure = [any(_is_rare(entry, node) for node in vague) for entry in weighed]
     return [
-        replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in weighed
+        replace(entry, is_named=entry.is_named and not is_vague)
+        for entry, is_vague in zip(weighed, unsure, strict=True)
     ]
 
 
@@ -222,7 +222,7 @@ def _is_congested_switch(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[
     rate = spoiled.total() / tests.total()
     if not rate or len(tests) < 2:
         return True
-    uneven = sum((spoiled[at] - rate * its) ** 2 / (rate * (1 - rate) * its) for at, its in tests.items())
+    uneven = sum((spoiled[at] - rate * size) ** 2 / (rate * (1 - rate) * size) for at, size in tests.items())
     return uneven > len(tests) - 1 + CHANCE * math.sqrt(2 * (len(tests) - 1))
 
 
@@ -244,7 +244,7 @@ def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowd
         return False
     if matrix.rounds:
         crowded = crowds.get(None, frozenset()) | crowds.get(_rail(matrix, weighed), frozenset())
-        every, some = (Counter(matrix.rounds[test] for test in its) for its in (weighed.tests, mine))
+        every, some = (Counter(matrix.rounds[test] for test in tests) for tests in (weighed.tests, mine))
         mine = [
             test
             for test in mine
@@ -261,8 +261,8 @@ def unsure_tests(weighed: Sequence[WeighedSuspect], bad: set[int]) -> list[int]:
     """Bad tests of parts that are named after few visits, or for a rate that a period of congestion could have caused; of links that
     were good at times, until they have many tests.
     """
-    weak = [one for one in weighed if one.named and (_is_weak_link(one) or _is_weak(one))]
-    return sorted({test for one in weak for test in one.tests if test in bad})
+    weak = [entry for entry in weighed if entry.is_named and (_is_weak_link(entry) or _is_weak(entry))]
+    return sorted({test for entry in weak for test in entry.tests if test in bad})
 
 
 def _is_weak(weighed: WeighedSuspect) -> bool:
@@ -282,22 +282,22 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     if not times:
         return ()
     tests = Counter(pair for a, b in matrix.ends if (pair := (a, b) if a < b else (b, a)) in times)
-    a_part = 2 * len(times) / max(1, len(matrix.parts))
-    most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.parts) // 4)
+    a_part = 2 * len(times) / max(1, len(matrix.endpoints))
+    most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.endpoints) // 4)
     load: Counter[int] = Counter()
     chosen = []
-    for one, other in sorted(times, key=lambda pair: (-times[pair], pair)):
-        enough = tests[one, other] >= MOST_TESTS or (
-            times[one, other] >= ENOUGH_TESTS and times[one, other] == tests[one, other]
+    for first, other in sorted(times, key=lambda pair: (-times[pair], pair)):
+        enough = tests[first, other] >= MOST_TESTS or (
+            times[first, other] >= ENOUGH_TESTS and times[first, other] == tests[first, other]
         )
-        if not enough and max(load[one], load[other]) < most:
-            load[one] += 1
+        if not enough and max(load[first], load[other]) < most:
+            load[first] += 1
             load[other] += 1
-            chosen += [(one, other), (other, one)]
+            chosen += [(first, other), (other, first)]
     return tuple(chosen)
 
 
 def pair_of(matrix: Matrix, test: int) -> tuple[int, int]:
     """The two parts of a test, the lower number first."""
-    one, other = matrix.ends[test]
-    return (one, other) if one < other else (other, one)
+    first, other = matrix.ends[test]
+    return (first, other) if first < other else (other, first)

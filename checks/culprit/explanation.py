@@ -30,13 +30,13 @@ class Explanation:
         self._surplus: dict[int, float] = {}
         self.bad_tests, self._bad = bad, set(bad)
         self._tests_of: dict[int, Sequence[int]] = {}
-        self._size = [self._tests_a_visit(candidate) for candidate in candidates.whos]
+        self._size = [self._tests_a_visit(candidate) for candidate in candidates.entries]
         self._choose(chance)
         self.fit(chance)
 
     def _tests_a_visit(self, candidate: Candidate) -> float:
-        directions = self.links.back if candidate.way is Direction.BOTH else 1
-        whole = candidate.kind in (Entity.NODE, Entity.SWITCH) and not self.candidates.inside
+        directions = self.links.back if candidate.direction is Direction.BOTH else 1
+        whole = candidate.entity in (Entity.NODE, Entity.SWITCH) and not self.candidates.inside
         return directions * self.links.size / self.links.back if whole else float(directions)
 
     def _choose(self, chance: Chance) -> None:
@@ -45,14 +45,11 @@ class Explanation:
         self.visits = [0] * len(self._size)
         self._in_visit: dict[tuple[int, int], int] = {}
         self.possible = []
-        for at, who in enumerate(self.candidates.whos):
+        for at, entry in enumerate(self.candidates.entries):
             bad, tests, size = self.bad[at], self.tests[at], self._size[at]
             fewest, most = max(1, math.ceil(bad / size)), min(bad, int(tests / size))
-            best = (
-                max(self.odds.gain(who.kind, who.way, bad, tests, k, size).sure for k in (fewest, most))
-                if bad
-                else 0.0
-            )
+            gains = (self.odds.gain(*entry.fault, bad, tests, visits, size).sure for visits in (fewest, most))
+            best = max(gains) if bad else 0.0
             if bad and best > HOPELESS:
                 self.possible.append(at)
         self._open = [False] * len(self._size)
@@ -75,24 +72,22 @@ class Explanation:
         self.odds = Odds(chance, self.nodes)
         self.found: dict[Pair, list[LinkFault]] = {}
         self._shares: dict[Pair, list[tuple[int, float]]] = {}
-        self._credit = [0.0] * len(self.candidates.whos)
+        self._credit = [0.0] * len(self.candidates.entries)
         self._relink(self.links.tests)
         self._surplus.clear()
 
     def gain(self, at: int) -> Gain:
         """The gain in log odds from blaming this candidate for its tests that have no owner."""
-        who = self.candidates.whos[at]
-        return self.odds.gain(
-            who.kind, who.way, self.bad[at], self.tests[at], self.visits[at], self._size[at]
-        )
+        entry = self.candidates.entries[at]
+        return self.odds.gain(*entry.fault, self.bad[at], self.tests[at], self.visits[at], self._size[at])
 
     def surplus(self, at: int) -> float:
         """The gain compared with chance, or with links that would explain its tests; the smaller of the two."""
-        known = self._surplus.get(at)
-        if known is None:
+        value = self._surplus.get(at)
+        if value is None:
             sure, over_hiccups = self.gain(at)
-            known = self._surplus[at] = min(sure, over_hiccups - self._credit[at])
-        return known
+            value = self._surplus[at] = min(sure, over_hiccups - self._credit[at])
+        return value
 
     def blame(self, at: int) -> Set[int]:
         """Blames this candidate for those of its tests that have no owner yet.
@@ -136,9 +131,9 @@ class Explanation:
 
     def gain_of(self, at: int) -> float:
         """The gain, compared with chance, from blaming a blamed candidate for its own tests."""
-        candidate = self.candidates.whos[at]
+        candidate = self.candidates.entries[at]
         bad, tests, visits = self.blamed[at]
-        return self.odds.gain(candidate.kind, candidate.way, bad, tests, visits, self._size[at]).sure
+        return self.odds.gain(candidate.entity, candidate.direction, bad, tests, visits, self._size[at]).sure
 
     def size_of(self, at: int) -> float:
         """In how many tests of a visit a candidate takes part."""
@@ -146,7 +141,7 @@ class Explanation:
 
     def left_over(self) -> tuple[int, int]:
         """The numbers of bad tests and of tests that neither a candidate nor a link owns."""
-        faults = [fault for found in self.found.values() for fault in found]
+        faults = [fault for group in self.found.values() for fault in group]
         return self.left_bad - sum(fault.bad for fault in faults), self.left - sum(
             fault.tests for fault in faults
         )
@@ -159,13 +154,12 @@ class Explanation:
         """The log likelihood of all tests and of this number of culprits."""
         total = by_chance(*self.left_over(), *self.links.spells(self.found, self.owner), self.links.size)
         for at, (bad, tests, visits) in self.blamed.items():
-            who = self.candidates.whos[at]
-            total += prior(who.kind, who.way, self.nodes) + blamed(bad, tests, visits, self._size[at])
-        for found in self.found.values():
-            for its in found:
-                total += prior(Entity.LINK, its.way, self.nodes) + blamed(
-                    its.bad, its.tests, its.visits, its.size
-                )
+            entry = self.candidates.entries[at]
+            total += prior(*entry.fault, self.nodes) + blamed(bad, tests, visits, self._size[at])
+        for faults in self.found.values():
+            for fault in faults:
+                counts = fault.bad, fault.tests, fault.visits, fault.size
+                total += prior(Entity.LINK, fault.direction, self.nodes) + blamed(*counts)
         return total
 
     def pairs_of(self, at: int) -> set[Pair]:
@@ -182,15 +176,15 @@ class Explanation:
         """Assigns tests to chance and links (1), or takes them away (-1)."""
         self._changed.clear()
         for test in tests:
-            its = self.candidates.involved(test)
-            self._changed.update(its)
-            for at in its:
+            involved = self.candidates.involved(test)
+            self._changed.update(involved)
+            for at in involved:
                 self.tests[at] += sign
             if test in self._bad:
                 self.left_bad += sign
-                for at in its:
+                for at in involved:
                     self.bad[at] += sign
-                self._visit(test, its, sign)
+                self._visit(test, involved, sign)
         self.left += sign * len(tests)
         self._relink({pair for test in tests if (pair := self.links.pair(test)) in self.links.tests})
         for at in self._changed:
@@ -200,8 +194,8 @@ class Explanation:
         for pair in pairs:
             self.found.pop(pair, None)
             for test, share in self._shares.pop(pair, ()):
-                self._changed.update(its := self.candidates.involved(test))
-                for at in its:
+                self._changed.update(involved := self.candidates.involved(test))
+                for at in involved:
                     self._credit[at] -= share
             faults = self.links.pick(pair, self.odds, self.owner)
             if faults:
@@ -213,7 +207,7 @@ class Explanation:
         tests = [test for test in self.links.bad_tests[pair] if test not in self.owner]
         share = gain / len(tests)
         for test in tests:
-            self._changed.update(its := self.candidates.involved(test))
-            for at in its:
+            self._changed.update(involved := self.candidates.involved(test))
+            for at in involved:
                 self._credit[at] += share
         return [(test, share) for test in tests]

@@ -84,14 +84,14 @@ def _sum(logs: Sequence[float]) -> float:
 
 def by_chance(bad: int, tests: float, spells: int, spoiled: int, size: float) -> float:
     """The log likelihood of all tests without a culprit; `spells` visits were bad, with `spoiled` bad tests."""
-    alone = _beta(bad, tests, HICCUP_BAD, HICCUP_GOOD)
+    hiccups = _beta(bad, tests, HICCUP_BAD, HICCUP_GOOD)
     if not spells:
-        return alone
+        return hiccups
     rest = _beta(bad - spoiled, max(bad - spoiled, tests - spells * size), HICCUP_BAD, HICCUP_GOOD)
     whole = _beta(spells, max(spells, tests / size), SPELL_BAD, SPELL_GOOD) + rated(
         spoiled, max(spoiled, spells * size)
     )
-    return max(alone, rest + whole)
+    return max(hiccups, rest + whole)
 
 
 def _beta(bad: float, tests: float, bad_weight: float, good_weight: float) -> float:
@@ -149,7 +149,7 @@ class Gain(NamedTuple):
 class LinkOdds(NamedTuple):
     """The most likely way in which a link is bad: on how many of its tests, and of its visits of `size` tests each."""
 
-    way: Direction
+    direction: Direction
     bad: int
     tests: int
     visits: int
@@ -170,7 +170,7 @@ class Odds:
     def __init__(self, chance: Chance, nodes: int) -> None:
         self._hiccup = ((0.0, math.log(chance.hiccup), math.log1p(-chance.hiccup)),)
         self._spell = ((0.0, math.log(chance.spell), math.log1p(-chance.spell)),)
-        self._prior = {(entity, way): prior(entity, way, nodes) for entity in Entity for way in Direction}
+        self._prior = {(entity, side): prior(entity, side, nodes) for entity in Entity for side in Direction}
         self._known: dict[tuple[Entity, Direction, int, int, int, float], Gain] = {}
         self._links: dict[tuple[int, ...], LinkOdds | None] = {}
 
@@ -212,17 +212,17 @@ class Odds:
         key = (*counts, size, back)
         if key not in self._links:
             bad, tests, bad_back, tests_back, visits = counts
-            one = size / back
+            single = size / back
             ways = (
                 (Direction.BOTH, bad + bad_back, tests + tests_back, visits, float(size)),
-                (Direction.OUT, bad, tests, min(visits, bad), one),
-                (Direction.IN, bad_back, tests_back, min(visits, bad_back), one),
+                (Direction.OUT, bad, tests, min(visits, bad), single),
+                (Direction.IN, bad_back, tests_back, min(visits, bad_back), single),
             )
-            found = [
-                LinkOdds(*its, self.gain(Entity.LINK, *its))
-                for its in ways
-                if its[1] > 0 and not passed(*its[2:])
+            odds = [
+                LinkOdds(*case, self.gain(Entity.LINK, *case))
+                for case in ways
+                if case[1] > 0 and not passed(*case[2:])
             ]
-            best = max(found, key=lambda its: its.gain.over_hiccups, default=None)
+            best = max(odds, key=lambda entry: entry.gain.over_hiccups, default=None)
             self._links[key] = best if best and best.gain.sure > 0 else None
         return self._links[key]

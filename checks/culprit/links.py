@@ -20,7 +20,7 @@ class LinkFault:
 
     ends: Pair
     rail: Pair | None
-    way: Direction
+    direction: Direction
     bad: int
     tests: int
     visits: int
@@ -50,7 +50,7 @@ class Links:
         wanted = {key for a, b in self.tests for key in (a * wide + b, b * wide + a)}
         far = [end * wide for end in ends]
         times: Counter[Pair] = Counter()
-        known: dict[tuple[Pair, int], int] = {}
+        numbers: dict[tuple[Pair, int], int] = {}
         cells: dict[Pair, set[Pair]] = {pair: set() for pair in self.tests}
         self.visit: dict[int, int] = {}
         for test, cell in enumerate(zip(sources, targets, strict=True)):
@@ -60,44 +60,44 @@ class Links:
             self.tests[pair].append(test)
             cells[pair].add(cell)
             if test in self._bad:
-                self.visit[test] = known.setdefault((pair, times[cell]), len(known))
+                self.visit[test] = numbers.setdefault((pair, times[cell]), len(numbers))
             times[cell] += 1
-        sizes = sorted(len(its) for its in cells.values())
+        sizes = sorted(len(own) for own in cells.values())
         self.size = sizes[len(sizes) // 2] if sizes else 1
-        self.back = 2 if sum((b, a) in its for its in cells.values() for a, b in its) * 2 > sum(sizes) else 1
+        self.back = 2 if sum((b, a) in own for own in cells.values() for a, b in own) * 2 > sum(sizes) else 1
 
     def counts(self, pair: Pair, owned: Container[int]) -> dict[Pair, Counts]:
         """The counts of each rail of a pair, without the tests that a blamed candidate owns."""
-        found: dict[Pair, Counts] = {}
+        counts: dict[Pair, Counts] = {}
         visits = set[tuple[Pair, int]]()
         for test in self.tests[pair]:
             if test not in owned:
                 rail, at = self.rail(test), 0 if self.forward(test) else 2
-                its = found.setdefault(rail, [0, 0, 0, 0, 0])
-                its[at + 1] += 1
+                count = counts.setdefault(rail, [0, 0, 0, 0, 0])
+                count[at + 1] += 1
                 if test in self._bad:
-                    its[at] += 1
+                    count[at] += 1
                     visits.add((rail, self.visit[test]))
         for rail, _ in visits:
-            found[rail][4] += 1
-        return found
+            counts[rail][4] += 1
+        return counts
 
     def pick(self, pair: Pair, odds: Odds, owned: Container[int]) -> list[LinkFault]:
         """The most likely explanation by links of the tests that nobody owns; empty if chance is more likely."""
-        rails, found = self.counts(pair, owned), []
+        rails, faults = self.counts(pair, owned), []
         for rail, counts in rails.items():
             if counts[4] and (best := odds.of_link(tuple(counts), self.back, self.back)):
-                found.append(LinkFault(pair, rail, *best))
+                faults.append(LinkFault(pair, rail, *best))
         visits = len({self.visit[test] for test in self.bad_tests[pair] if test not in owned})
         if not self.whole or len(rails) < 2 or not visits:
-            return found
+            return faults
         total = [sum(column) for column in zip(*rails.values(), strict=True)]
-        alone = sum(fault.gain.over_hiccups for fault in found)
+        separate = sum(fault.gain.over_hiccups for fault in faults)
         both = odds.of_link((*total[:4], visits), self.size, self.back)
-        if both and both.gain.over_hiccups > alone:
+        if both and both.gain.over_hiccups > separate:
             return [LinkFault(pair, None, *both)]
         spell = odds.innocent(total[0] + total[2], total[1] + total[3], visits, self.size)
-        return found if len(found) < 2 or alone > spell else []
+        return faults if len(faults) < 2 or separate > spell else []
 
     def spells(self, without: Container[Pair], owned: Container[int]) -> tuple[int, int]:
         """The number of visits that were bad as a whole, and of their bad tests, among the tests of other pairs that nobody owns."""
@@ -113,8 +113,8 @@ class Links:
 
     def pair(self, test: int) -> Pair:
         """The pair to which a test belongs."""
-        one, other = self._ends[self._sources[test]], self._ends[self._targets[test]]
-        return (one, other) if one < other else (other, one)
+        first, other = self._ends[self._sources[test]], self._ends[self._targets[test]]
+        return (first, other) if first < other else (other, first)
 
     def forward(self, test: int) -> bool:
         """Whether a test goes from the pair's first end to its second."""

@@ -49,13 +49,13 @@ class Direction(str, Enum):
 
 
 class MatrixAnswer(str, Enum):
-    """NAMED: suspects explain what is bad. NOBODY: nothing is bad, or only what was good when it was measured again. FABRIC: nearly
+    """BLAMED: suspects explain what is bad. NOBODY: nothing is bad, or only what was good when it was measured again. FABRIC: nearly
     everything is bad, or everything is below the floor, or the parts fall into two halves, so that no part is worse than the
     rest. TOO_FEW: there is too little to compare. UNEXPLAINED: tests are bad, and no part is a more likely explanation than
     chance.
     """
 
-    NAMED = "named"
+    BLAMED = "named"
     NOBODY = "no part is worse than the rest"
     FABRIC = "the whole fabric"
     TOO_FEW = "too few tests to compare"
@@ -80,11 +80,11 @@ class Matrix:
     of the message that gave the value, None if it is unknown of this test; () if that is unknown of all.
     """
 
-    what: str
+    metric: str
     unit: str
     better: Better
     span: Span
-    parts: tuple[Endpoint, ...]
+    endpoints: tuple[Endpoint, ...]
     sources: Sequence[int]
     targets: Sequence[int]
     values: Sequence[float | None]
@@ -105,7 +105,7 @@ class Matrix:
     @cached_property
     def nodes(self) -> Sequence[str]:
         """The name of each part's node."""
-        return [part.node for part in self.parts]
+        return [endpoint.node for endpoint in self.endpoints]
 
     @cached_property
     def node_of(self) -> Sequence[int]:
@@ -116,15 +116,15 @@ class Matrix:
     @cached_property
     def _by_part(self) -> Sequence[Sequence[int]]:
         """The tests of each part, in order."""
-        tests: list[list[int]] = [[] for _ in self.parts]
+        tests: list[list[int]] = [[] for _ in self.endpoints]
         for column in (self.sources, self.targets):
-            for test, part in enumerate(column):
-                tests[part].append(test)
+            for test, end in enumerate(column):
+                tests[end].append(test)
         return tests
 
-    def tests_of(self, parts: Iterable[int]) -> list[int]:
+    def tests_of(self, endpoints: Iterable[int]) -> list[int]:
         """All tests from or to one of these parts, in order."""
-        return sorted({test for endpoint in parts for test in self._by_part[endpoint]})
+        return sorted({test for endpoint in endpoints for test in self._by_part[endpoint]})
 
 
 @dataclass(frozen=True)
@@ -229,12 +229,12 @@ class NodeGroups:
 
     groups: tuple[tuple[str, ...], ...]
     share: float
-    told: bool = False
+    is_known: bool = False
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The result for a matrix. `suspects` are sorted by probability; the list is empty unless NAMED, except that FABRIC lists the
+    """The result for a matrix. `suspects` are sorted by probability; the list is empty unless BLAMED, except that FABRIC lists the
     parts that it would have named. `confirm` are cells (source, target) that should be measured again before a part is blamed.
     `bad` are all bad tests (indices into the matrix). `unseen` are parts without a test, about which nothing is known.
 

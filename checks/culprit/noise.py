@@ -146,11 +146,12 @@ def _reference(of_part: dict[int, list[float]]) -> float:
 
 def _distances(matrix: Matrix) -> list[int] | None:
     """Each test's distance: how many of the source's switches, nearest first, the target does not share."""
-    if not any(end.switches for end in matrix.parts) or not matrix.values:
+    if not any(end.switches for end in matrix.endpoints) or not matrix.values:
         return None
-    groups = {switches: at for at, switches in enumerate(dict.fromkeys(end.switches for end in matrix.parts))}
-    group = [groups[end.switches] for end in matrix.parts]
-    table = [[_distance(one, other) for other in groups] for one in groups]
+    every = dict.fromkeys(endpoint.switches for endpoint in matrix.endpoints)
+    groups = {switches: at for at, switches in enumerate(every)}
+    group = [groups[end.switches] for end in matrix.endpoints]
+    table = [[_distance(first, other) for other in groups] for first in groups]
     distance = [table[group[a]][group[b]] for a, b in matrix.ends]
     used = sorted(set(distance))
     if len(used) == 1 or not all(_comparable(matrix, distance, far) for far in used):
@@ -166,8 +167,8 @@ def _distance(source: tuple[str, ...], target: tuple[str, ...]) -> int:
 def _comparable(matrix: Matrix, distance: list[int], far: int) -> bool:
     """Whether no single node takes part in all tests of this distance, because it would be compared with itself."""
     common: set[str] | None = None
-    for test, its in enumerate(distance):
-        if its == far:
+    for test, value in enumerate(distance):
+        if value == far:
             ends = {matrix.nodes[matrix.sources[test]], matrix.nodes[matrix.targets[test]]}
             common = ends if common is None else common & ends
             if not common:
@@ -196,11 +197,11 @@ def _few_are_fast(matrix: Matrix, level: NoiseLevel, ratio: float) -> bool:
     fast = {cell for cell, merit in level.merits.items() if merit * ratio > usual}
     if not fast:
         return False
-    few = {part for cell in fast for part in cell}
+    few = {end for cell in fast for end in cell}
     among = sum(a in few and b in few for a, b in level.merits)
-    return 3 <= len(few) < len(matrix.parts) / 2 and len(fast) >= MOST * among
+    return 3 <= len(few) < len(matrix.endpoints) / 2 and len(fast) >= MOST * among
 
 
 def steady_parts(suspects: Sequence[Suspect], entity: Entity) -> list[str]:
     """The named parts of this kind that are bad all the time."""
-    return [one.subject for one in suspects if one.kind is entity and one.bad >= STEADY * one.tests]
+    return [entry.subject for entry in suspects if entry.kind is entity and entry.bad >= STEADY * entry.tests]

@@ -84,7 +84,7 @@ class Note:
 
 def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
     """A rank's note as text."""
-    rows = [
+    records = [
         [
             t.peer,
             short(t.bandwidth_gbps),
@@ -96,7 +96,7 @@ def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
         ]
         for t in tests
     ]
-    return json.dumps([able, hung, rows])
+    return json.dumps([able, hung, records])
 
 
 def _lost(test: Trial) -> float | None:
@@ -108,8 +108,8 @@ def read(rank: int, text: str) -> Note:
     able, hung, tests = json.loads(text)
     ran = tuple(
         RetestEntry(rank, peer, rate, slow, outcome, in_round, began_s, lost)
-        for peer, rate, slow, word, in_round, began_s, lost in tests
-        if (outcome := OUTCOMES[word]) not in NEVER_RAN
+        for peer, rate, slow, value, in_round, began_s, lost in tests
+        if (outcome := OUTCOMES[value]) not in NEVER_RAN
     )
     return Note(able, hung, ran, tuple({test.target for test in ran if test.outcome in SILENCE}))
 
@@ -140,16 +140,16 @@ def suspects(
     """
     bad, all_of = Counter[int](), Counter[int]()
     most = max(LEAST_SUSPECTS, int(SUSPECT_SHARE * nodes))
-    for matrix, found in _decoded(tests, ranks_per_node, bounds):
-        wrong = set(found.bad)
+    for matrix, decoded in _decoded(tests, ranks_per_node, bounds):
+        wrong = set(decoded.bad)
         for cell, pair in enumerate(matrix.ends):
             for node in {end // ranks_per_node for end in pair}:
                 all_of[node] += 1
                 bad[node] += cell in wrong
     worst = sorted((n for n in bad if bad[n]), key=lambda n: (-bad[n] / all_of[n], n))[:most]
     good = [node for node in range(nodes) if all_of[node] and not bad[node]]
-    few = [good[place * len(good) // GOOD_PARTNERS] for place in range(GOOD_PARTNERS)] if good else []
-    pairs = [(a, b) for place, a in enumerate(worst) for b in dict.fromkeys((*worst[place + 1 :], *few))]
+    few = [good[index * len(good) // GOOD_PARTNERS] for index in range(GOOD_PARTNERS)] if good else []
+    pairs = [(a, b) for index, a in enumerate(worst) for b in dict.fromkeys((*worst[index + 1 :], *few))]
     rails = range(ranks_per_node)
     return tuple((a * ranks_per_node + l_, b * ranks_per_node + l_) for a, b in pairs for l_ in rails)
 
@@ -166,10 +166,10 @@ def doubtful(
         for t in tests
         if t.outcome is not PairOutcome.OK or (t.slowest_us or 0.0) > PAUSE_US
     ]
-    for matrix, found in _decoded(tests, ranks_per_node, bounds):
-        bad = (matrix.ends[test] for test in found.bad)
-        all_bad = found.answer is MatrixAnswer.FABRIC and matrix.better is Better.HIGHER
-        cells += found.confirm or (bad if all_bad else ())
+    for matrix, decoded in _decoded(tests, ranks_per_node, bounds):
+        bad = (matrix.ends[test] for test in decoded.bad)
+        all_bad = decoded.answer is MatrixAnswer.FABRIC and matrix.better is Better.HIGHER
+        cells += decoded.confirm or (bad if all_bad else ())
     return tuple(cells)
 
 
@@ -187,7 +187,7 @@ def _decoded(
 ) -> Iterator[tuple[Matrix, Decoded]]:
     """The bandwidths between nodes and inside of them, and the lost segments between nodes."""
     ranks = 1 + max((max(test.source, test.target) for test in tests), default=-1)
-    parts = tuple(_endpoint(rank, ranks_per_node) for rank in range(ranks))
+    endpoints = tuple(_endpoint(rank, ranks_per_node) for rank in range(ranks))
     of_span: dict[Span, list[RetestEntry]] = {span: [] for span in Span}
     for test in tests:
         is_inside = test.source // ranks_per_node == test.target // ranks_per_node
@@ -195,12 +195,12 @@ def _decoded(
     for span, cells in of_span.items():
         values = [test.bandwidth_gbps for test in cells]
         yield from _decoded_matrix(
-            ("bandwidth", "GB/s", Better.HIGHER, span, parts), cells, values, bounds.tolerance(span)
+            ("bandwidth", "GB/s", Better.HIGHER, span, endpoints), cells, values, bounds.tolerance(span)
         )
     counted = [test for test in of_span[Span.BETWEEN] if test.lost_percent is not None]
     lost = [max(NOTHING_LOST, test.lost_percent or 0.0) for test in counted]
     yield from _decoded_matrix(
-        ("segments lost", "%", Better.LOWER, Span.BETWEEN, parts), counted, lost, bounds.lost
+        ("segments lost", "%", Better.LOWER, Span.BETWEEN, endpoints), counted, lost, bounds.lost
     )
 
 

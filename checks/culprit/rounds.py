@@ -71,10 +71,10 @@ class Shift:
         if length < 2:
             return None
         inverse = pow(self.distance // cycles, -1, length)
-        place = (number // cycles * inverse - self.phase) % length
-        if place == length - 1 and length % 2:
+        index = (number // cycles * inverse - self.phase) % length
+        if index == length - 1 and length % 2:
             return None
-        return (number + (self.distance if place % 2 == 0 else -self.distance)) % self.size
+        return (number + (self.distance if index % 2 == 0 else -self.distance)) % self.size
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class ListedPairs:
 
     def pairs(self) -> tuple[Pair, ...]:
         """All pairs, the lower number first."""
-        return tuple((one, other) for one, other in self.partners.items() if one < other)
+        return tuple((first, other) for first, other in self.partners.items() if first < other)
 
 
 def planned(nodes: int, ranks_per_node: int, all_pairs_nodes: int, most: int) -> tuple[Round, ...]:
@@ -174,11 +174,11 @@ def matchings(size: int, most: int) -> tuple[Round, ...]:
 def disjoint(pairs: Iterable[Pair]) -> tuple[ListedPairs, ...]:
     """The pairs are made, each once, in as few rounds as a greedy colouring finds. The first pairs come in the first rounds."""
     rounds: list[dict[int, int]] = []
-    for one, other in dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]):
-        free = next((r for r in rounds if one not in r and other not in r), None)
+    for first, other in dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]):
+        free = next((r for r in rounds if first not in r and other not in r), None)
         if free is None:
             rounds.append(free := {})
-        free.update({one: other, other: one})
+        free.update({first: other, other: first})
     return tuple(ListedPairs(partners) for partners in rounds)
 
 

@@ -42,7 +42,7 @@ def search(explanation: Explanation) -> dict[int, Rival]:
     """Finds the most likely explanation, and changes `explanation` to it. Returns the rival of each culprit (none if there are too
     many).
     """
-    best = max((_settle(explanation, start) for start in STARTS), key=lambda found: found[0])
+    best = max((_settle(explanation, start) for start in STARTS), key=lambda result: result[0])
     if list(explanation.blamed) != best[2]:
         explanation.clear()
         for at in best[2]:
@@ -70,28 +70,28 @@ def _same(rate: float, other: float) -> bool:
 
 def blame_greedily(explanation: Explanation, acquitted: Candidate | None = None) -> None:
     """Blames the candidate with the greatest gain over chance and links, one at a time; never the acquitted one, in any direction."""
-    whos = explanation.candidates.whos
-    taken = {whos[at][:2] for at in explanation.blamed}
+    whos = explanation.candidates.entries
+    blamed = {whos[at][:2] for at in explanation.blamed}
     if acquitted is not None:
-        taken.add(acquitted[:2])
-    open_ = [at for at in explanation.possible if whos[at][:2] not in taken]
+        blamed.add(acquitted[:2])
+    open_ = [at for at in explanation.possible if whos[at][:2] not in blamed]
     surplus = {at: explanation.surplus(at) for at in open_}
     # The greatest surplus first. What blame changes is added again, so that an entry counts only if its value is the present one.
     order = [(-value, at) for at, value in surplus.items()]
     heapify(order)
     while order:
         value, at = order[0]
-        part = whos[at][:2]
-        if part in taken or -value != surplus[at]:
+        key = whos[at][:2]
+        if key in blamed or -value != surplus[at]:
             heappop(order)
             continue
         if surplus[at] <= 1e-9:
             return
-        taken.add(part)
-        for one in explanation.blame(at):
-            if one in surplus and (after := explanation.surplus(one)) != surplus[one]:
-                surplus[one] = after
-                heappush(order, (-after, one))
+        blamed.add(key)
+        for other in explanation.blame(at):
+            if other in surplus and (after := explanation.surplus(other)) != surplus[other]:
+                surplus[other] = after
+                heappush(order, (-after, other))
 
 
 def _weigh(explanation: Explanation) -> dict[int, Rival]:
@@ -113,14 +113,14 @@ def _weigh(explanation: Explanation) -> dict[int, Rival]:
 def _rival(explanation: Explanation, at: int) -> Rival:
     score, before = explanation.score(), set(explanation.blamed)
     explanation.acquit(at)
-    blame_greedily(explanation, explanation.candidates.whos[at])
-    added = tuple(one for one in explanation.blamed if one not in before)
+    blame_greedily(explanation, explanation.candidates.entries[at])
+    added = tuple(candidate for candidate in explanation.blamed if candidate not in before)
     links = tuple(fault for pair in explanation.pairs_of(at) for fault in explanation.found.get(pair, ()))
     rival = Rival(score - explanation.score(), added, links)
     if rival.loss < -1e-6:
         return rival
-    for one in added:
-        explanation.acquit(one)
+    for other in added:
+        explanation.acquit(other)
     explanation.blame(at)
     return rival
 
@@ -140,7 +140,7 @@ class WeighedSuspect:
     suspect: Suspect
     tests: Sequence[int]
     visits: float
-    named: bool
+    is_named: bool
 
 
 def suspects(
@@ -148,38 +148,39 @@ def suspects(
 ) -> list[WeighedSuspect]:
     """All culprits of the explanation, the most likely first."""
     bad = set(screened.bad)
-    found = [
-        _of_candidate(matrix, screened, explanation, at, rivals.get(at), bad) for at in explanation.blamed
-    ]
+    blamed = explanation.blamed
+    weighed = [_of_candidate(matrix, screened, explanation, at, rivals.get(at), bad) for at in blamed]
     for faults in explanation.found.values():
-        found += [_of_link(matrix, screened, explanation, fault, bad) for fault in faults]
-    return sorted(
-        found,
-        key=lambda one: (-one.suspect.probability, -one.suspect.bad, one.suspect.subject, one.suspect.way),
-    )
+        weighed += [_of_link(matrix, screened, explanation, fault, bad) for fault in faults]
+    return sorted(weighed, key=_order)
+
+
+def _order(entry: WeighedSuspect) -> tuple[float, int, str, Direction]:
+    suspect = entry.suspect
+    return -suspect.probability, -suspect.bad, suspect.subject, suspect.way
 
 
 def _of_candidate(
     matrix: Matrix, screened: Screened, explanation: Explanation, at: int, rival: Rival | None, bad: set[int]
 ) -> WeighedSuspect:
     candidates = explanation.candidates
-    who, nodes = candidates.whos[at], candidates.nodes_of(at)
+    entry, nodes = candidates.entries[at], candidates.nodes_of(at)
     gain = explanation.gain_of(at)
     loss = gain if rival is None else min(gain, rival.loss)
     probability, chance = _sigmoid(loss), _sigmoid(-gain)
     runner_up, same = None, False
     if rival and (rival.candidates or rival.links):
-        others = {node for one in rival.candidates for node in candidates.nodes_of(one)}
+        others = {node for candidate in rival.candidates for node in candidates.nodes_of(candidate)}
         others |= {node for fault in rival.links for node in _names(candidates, fault)[1]}
         same = others == set(nodes)
         runner_up = _runner_up(candidates, rival.candidates, rival.links, 1 - probability)
-    blames_nodes = who.kind in (Entity.NODE, Entity.RANK) and not same
-    named = chance <= 1 - SURE and probability >= (SURE if blames_nodes else LIKELY - 1e-9)
+    blames_nodes = entry.entity in (Entity.NODE, Entity.RANK) and not same
+    is_named = chance <= 1 - SURE and probability >= (SURE if blames_nodes else LIKELY - 1e-9)
     tests = explanation.tests_of(at)
-    suspect = suspect_of(matrix, screened, (who.kind, who.subject, nodes, who.way), tests, bad, probability)
-    return WeighedSuspect(
-        replace(suspect, runner_up=runner_up), tests, len(tests) / explanation.size_of(at), named
-    )
+    identity = entry.entity, entry.subject, nodes, entry.direction
+    suspect = suspect_of(matrix, screened, identity, tests, bad, probability)
+    visits = len(tests) / explanation.size_of(at)
+    return WeighedSuspect(replace(suspect, runner_up=runner_up), tests, visits, is_named)
 
 
 def _of_link(
@@ -201,16 +202,17 @@ def _of_link(
     total = 1 + against + math.exp(-min(fault.gain.sure, 700.0))
     runner_up = _runner_up(candidates, () if best is None else (best,), (), against / total)
     subject, nodes = _names(candidates, fault)
-    suspect = suspect_of(matrix, screened, (Entity.LINK, subject, nodes, fault.way), tests, bad, 1 / total)
-    named = 1 / total >= LIKELY and _sigmoid(-fault.gain.sure) <= 1 - SURE
-    return WeighedSuspect(replace(suspect, runner_up=runner_up), tests, len(tests) / fault.size, named)
+    identity = Entity.LINK, subject, nodes, fault.direction
+    suspect = suspect_of(matrix, screened, identity, tests, bad, 1 / total)
+    is_named = 1 / total >= LIKELY and _sigmoid(-fault.gain.sure) <= 1 - SURE
+    return WeighedSuspect(replace(suspect, runner_up=runner_up), tests, len(tests) / fault.size, is_named)
 
 
 def _runner_up(
     candidates: Candidates, others: Sequence[int], links: Sequence[LinkFault], probability: float
 ) -> RunnerUp | None:
     if others:
-        return RunnerUp(*candidates.whos[others[0]][:2], probability)
+        return RunnerUp(*candidates.entries[others[0]][:2], probability)
     best = max(links, key=lambda fault: fault.gain.over_hiccups, default=None)
     return None if best is None else RunnerUp(Entity.LINK, _names(candidates, best)[0], probability)
 
@@ -220,8 +222,8 @@ def _names(candidates: Candidates, fault: LinkFault) -> tuple[str, tuple[str, ..
     if fault.rail is None:
         nodes = candidates.nodes[fault.ends[0]], candidates.nodes[fault.ends[1]]
         return link(*nodes), nodes
-    one, other = (candidates.matrix.parts[part] for part in fault.rail)
-    return link(one.name, other.name), tuple(dict.fromkeys((one.node, other.node)))
+    first, other = (candidates.matrix.endpoints[end] for end in fault.rail)
+    return link(first.name, other.name), tuple(dict.fromkeys((first.node, other.node)))
 
 
 def _in_fault(matrix: Matrix, explanation: Explanation, fault: LinkFault, test: int) -> bool:
@@ -229,7 +231,7 @@ def _in_fault(matrix: Matrix, explanation: Explanation, fault: LinkFault, test: 
     if fault.rail is not None and ends not in (fault.rail, fault.rail[::-1]):
         return False
     forward = explanation.links.forward(test)
-    return fault.way is Direction.BOTH or (fault.way is Direction.OUT) == forward
+    return fault.direction is Direction.BOTH or (fault.direction is Direction.OUT) == forward
 
 
 def _sigmoid(odds: float) -> float:

@@ -20,14 +20,14 @@ Node = TypeVar("Node", int, str)
 
 def tests_of(matrix: Matrix, suspect: Suspect) -> list[int]:
     """All tests in which a suspect takes part, in its direction."""
-    ends = [_end(part, suspect) for part in matrix.parts]
+    ends = [_end(endpoint, suspect) for endpoint in matrix.endpoints]
     cells: set[tuple[int | None, int | None]] = {(0, None), (None, 0), (0, 0)}
     if suspect.kind is Entity.LINK:
         cells = {(0, 1), (1, 0)}
     elif suspect.kind is Entity.SWITCH:
         cells = {(0, None), (None, 0)}
     wanted = {(a, b) for a, b in cells if _goes(suspect.way, a == 0, b == 0)}
-    near = matrix.tests_of(part for part, end in enumerate(ends) if end is not None)
+    near = matrix.tests_of(index for index, end in enumerate(ends) if end is not None)
     return [test for test in near if (ends[matrix.sources[test]], ends[matrix.targets[test]]) in wanted]
 
 
@@ -57,7 +57,7 @@ def suspect_of(
     probability: float,
 ) -> Suspect:
     """The suspect with these tests, the worst of the bad ones first."""
-    kind, subject, nodes, way = identity
+    entity, subject, nodes, direction = identity
     values, wrong = matrix.values, set(bad)
     ratios = sorted(
         value / usual
@@ -69,7 +69,7 @@ def suspect_of(
     mine = [test for test in tests if test in wrong]
     worst = sorted(mine, key=lambda test: (_merit(matrix, values[test]), test))[:MOST_CELLS]
     ratio = ratios[len(ratios) // 2] if ratios else None
-    return Suspect(kind, subject, nodes, way, probability, len(mine), len(tests), ratio, tuple(worst))
+    return Suspect(entity, subject, nodes, direction, probability, len(mine), len(tests), ratio, tuple(worst))
 
 
 def _merit(matrix: Matrix, value: float | None) -> float:
@@ -88,7 +88,7 @@ def node_suspect(
     passed: bool = False,
 ) -> Suspect:
     """The node of this part as a suspect, of all of its `tests`: in the direction in which some of them are bad."""
-    name, bad = matrix.parts[endpoint].node, set(screened.bad)
+    name, bad = matrix.endpoints[endpoint].node, set(screened.bad)
     sends = {matrix.nodes[matrix.sources[test]] == name for test in tests if test in bad}
     direction = Direction.BOTH if len(sends) == 2 else Direction.OUT if True in sends else Direction.IN
     if direction is not Direction.BOTH:
@@ -101,7 +101,7 @@ def node_suspect(
 def fewest_ends(pairs: Sequence[tuple[Node, Node]]) -> Iterator[tuple[Node, int]]:
     """The fewest nodes to which nearly all of these pairs belong, each with the number of its pairs that are no earlier one's."""
     while counts := Counter(node for pair in pairs for node in set(pair)):
-        node, some = max(counts.items(), key=lambda its: (its[1], its[0]))
+        node, some = max(counts.items(), key=lambda item: (item[1], item[0]))
         if some < LEAST_IN_COMMON:
             return
         yield node, some

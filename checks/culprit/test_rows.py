@@ -51,7 +51,7 @@ class PairEnding:
     """How a test ended, as an outcome and in words."""
 
     outcome: PairOutcome
-    words: str
+    message: str
 
     @property
     def is_ok(self) -> bool:
@@ -85,10 +85,10 @@ class Trial:
 
 def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: bool) -> dict[str, Value]:
     """The row's metrics. The entries of a list are in the order of the tests."""
-    row: dict[str, Value] = {
+    values: dict[str, Value] = {
         "peers": tuple(test.peer for test in tests),
         "results": tuple(test.ending.outcome.value for test in tests),
-        "failures": tuple(test.ending.words for test in tests),
+        "failures": tuple(test.ending.message for test in tests),
         "bandwidth_gbps": tuple(short(test.bandwidth_gbps) for test in tests),
         "message_bytes": tuple(test.message_bytes for test in tests),
         "latency_us": tuple(short(test.latency_us) for test in tests),
@@ -100,8 +100,8 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
         "rounds_left_out": left_out,
     }
     if not with_segments:
-        return row
-    return {**row, **{name: tuple(getattr(test, name) for test in tests) for name in TCP_METRICS}}
+        return values
+    return {**values, **{name: tuple(getattr(test, name) for test in tests) for name in TCP_METRICS}}
 
 
 def short(value: float | None) -> float | None:

@@ -32,13 +32,13 @@ class Topology:
     under: Mapping[str, tuple[str, ...]]
     names: str = ""
 
-    def switches(self, known: Sequence[str]) -> tuple[str, ...]:
+    def switches(self, names: Sequence[str]) -> tuple[str, ...]:
         """The switches of the node with these names, the nearest first; () if it is connected to none."""
         table = _by_name(self.under)
-        for name in (*known, *map(_short, known)):
+        for name in (*names, *map(_short, names)):
             if name.casefold() in table:
                 return split(table[name.casefold()])
-        return next(filter(None, (by_name(self.names, name) for name in known)), ())
+        return next(filter(None, (by_name(self.names, name) for name in names)), ())
 
 
 def grouped(switches: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -51,8 +51,8 @@ def grouped(switches: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]
 
 def split(text: str) -> tuple[str, ...]:
     """Comma-separated switches, each once, without texts that are too long to be a name."""
-    found = dict.fromkeys(part.strip() for part in text.split(COMMA))
-    return tuple(part for part in found if 0 < len(part) <= MOST_CHARACTERS)[:MOST_LEVELS]
+    names = dict.fromkeys(name.strip() for name in text.split(COMMA))
+    return tuple(name for name in names if 0 < len(name) <= MOST_CHARACTERS)[:MOST_LEVELS]
 
 
 def switches_of(report: Report) -> Mapping[str, tuple[str, ...]]:
@@ -62,23 +62,23 @@ def switches_of(report: Report) -> Mapping[str, tuple[str, ...]]:
 
 def judge(report: Report) -> tuple[Finding, ...]:
     """A WARN if switches are described and some nodes are connected to none: then a bad switch looks like bad nodes."""
-    asked = [node for node in report.nodes if SWITCHES in node.identity]
-    lost = [node.name for node in asked if not split(node.identity[SWITCHES])]
+    described = [node for node in report.nodes if SWITCHES in node.identity]
+    lost = [node.name for node in described if not split(node.identity[SWITCHES])]
     if not lost:
         return ()
     message = (
-        f"the topology names none of the {len(asked)} nodes: a bad switch cannot be distinguished from bad nodes"
+        f"the topology names none of the {len(described)} nodes: a bad switch cannot be distinguished from bad nodes"
         if len(lost) == len(report.nodes)
         else f"the topology leaves out {len(lost)} of {len(report.nodes)} nodes ({listed_names(lost)})"
     )
-    evidence = "\n".join(f"{node.name}: host {node.identity.get('host', '')}" for node in asked[:16])
+    evidence = "\n".join(f"{node.name}: host {node.identity.get('host', '')}" for node in described[:16])
     remedy = (
         "Correct [cluster] topology or topology_names: nodes are found by name, host name or EC2 instance id."
     )
     return (Finding(Level.WARN, Cause.EVIDENCE, CHECK, CLUSTER, message, evidence, remedy),)
 
 
-def by_address(address: str, pattern: str, known: Iterable[str]) -> tuple[str, ...] | None:
+def by_address(address: str, pattern: str, own_names: Iterable[str]) -> tuple[str, ...] | None:
     """SLURM_TOPOLOGY_ADDR and _PATTERN ("spine.leaf.node", "switch.switch.node") -> switches, the nearest first.
 
     None if Slurm names no switches ("node" alone) or describes another node: an environment that was forwarded from the first node
@@ -86,13 +86,13 @@ def by_address(address: str, pattern: str, known: Iterable[str]) -> tuple[str, .
     "SLURM_TOPOLOGY_ADDR".
     """
     kinds = pattern.split(".")
-    parts = address.split(".", len(kinds) - 1)  # the name of a node may contain dots
-    if len(parts) != len(kinds) or len(kinds) < 2 or kinds[-1] != "node":
+    levels = address.split(".", len(kinds) - 1)  # the name of a node may contain dots
+    if len(levels) != len(kinds) or len(kinds) < 2 or kinds[-1] != "node":
         return None
-    names = {name.casefold() for name in known}
-    if parts[-1].casefold() not in names | {_short(name) for name in names}:
+    names = {name.casefold() for name in own_names}
+    if levels[-1].casefold() not in names | {_short(name) for name in names}:
         return None
-    return split(COMMA.join(part.replace(COMMA, "+") for part in reversed(parts[:-1])))
+    return split(COMMA.join(level.replace(COMMA, "+") for level in reversed(levels[:-1])))
 
 
 def by_name(expression: str, name: str) -> tuple[str, ...]:

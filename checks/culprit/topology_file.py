@@ -29,18 +29,18 @@ class TopologyError(Exception):
 def parse(text: str) -> Switches:
     """Node -> switches, the nearest first, from any of the formats. Raises TopologyError."""
     if text.lstrip().startswith(("{", "[")):
-        found = parse_instances(text)
+        by_node = parse_instances(text)
     elif any(_key(line) in ("switchname", "blockname") for line in text.splitlines()):
-        found = parse_slurm(text)
+        by_node = parse_slurm(text)
     else:
-        found = parse_csv(text)
-    if not found:
+        by_node = parse_csv(text)
+    if not by_node:
         raise TopologyError("it names no node")
-    if len(found) > MOST_NODES:
-        raise TopologyError(f"it names {len(found)} nodes, more than the {MOST_NODES} that are read")
-    for node, switches in found.items():
+    if len(by_node) > MOST_NODES:
+        raise TopologyError(f"it names {len(by_node)} nodes, more than the {MOST_NODES} that are read")
+    for node, switches in by_node.items():
         _require_names(node, switches)
-    return found
+    return by_node
 
 
 def parse_instances(text: str) -> Switches:
@@ -58,15 +58,15 @@ def parse_instances(text: str) -> Switches:
         raise TopologyError('it has no list "Instances", as aws ec2 describe-instance-topology prints it')
     if isinstance(value, dict) and value.get("NextToken"):
         raise TopologyError("it is only a part (it has a NextToken): fetch it without --max-items")
-    found: Switches = {}
+    by_node: Switches = {}
     for index, item in enumerate(instances):
         entry = item if isinstance(item, dict) else {}
         name, nodes = entry.get("InstanceId"), entry.get("NetworkNodes")
         texts = [node for node in nodes if isinstance(node, str)] if isinstance(nodes, list) else []
         if not isinstance(name, str) or not isinstance(nodes, list) or len(texts) != len(nodes) or not texts:
             raise TopologyError(f"Instances[{index}] has no InstanceId with NetworkNodes")
-        found[name] = tuple(dict.fromkeys(reversed(texts)))
-    return found
+        by_node[name] = tuple(dict.fromkeys(reversed(texts)))
+    return by_node
 
 
 def parse_slurm(text: str) -> Switches:
@@ -95,18 +95,18 @@ def parse_slurm(text: str) -> Switches:
 
 def parse_csv(text: str) -> Switches:
     """node,switch[,switch...], the nearest first. Lines that begin with # and a heading "node,..." are ignored."""
-    found: Switches = {}
+    by_node: Switches = {}
     for number, line in enumerate(text.splitlines(), 1):
         cells = [cell.strip().strip('"') for cell in line.partition("#")[0].split(COMMA)]
-        if not any(cells) or (not found and cells[0].casefold() == "node"):
+        if not any(cells) or (not by_node and cells[0].casefold() == "node"):
             continue
         name, switches = cells[0], tuple(dict.fromkeys(filter(None, cells[1:])))
         if not name or not switches:
             raise TopologyError(f"line {number}: {line!r:.80} is not of the form node,switch[,switch...]")
-        if found.get(name, switches) != switches:
-            raise TopologyError(f"line {number}: {name} was under {', '.join(found[name])} before")
-        found[name] = switches
-    return found
+        if by_node.get(name, switches) != switches:
+            raise TopologyError(f"line {number}: {name} was under {', '.join(by_node[name])} before")
+        by_node[name] = switches
+    return by_node
 
 
 def expand(text: str, number: int = 0) -> list[str]:
@@ -135,21 +135,21 @@ def _slurm_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _keys_of(line: str, number: int) -> dict[str, str]:
     table: dict[str, str] = {}
-    for word in line.split():
-        key, equals, value = word.partition("=")
+    for pair in line.split():
+        key, equals, value = pair.partition("=")
         if not equals:
-            raise TopologyError(f"line {number}: {word!r:.80} is not of the form Key=value")
+            raise TopologyError(f"line {number}: {pair!r:.80} is not of the form Key=value")
         table[key.casefold()] = "" if value == "(null)" else value
     return table
 
 
 def _upwards(leaves: Sequence[str], parents: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """The switches level by level. In a ring of switches this ends where it began."""
-    found, level = dict.fromkeys(leaves), list(leaves)
+    switches, level = dict.fromkeys(leaves), list(leaves)
     while level:
-        level = [above for name in level for above in parents.get(name, ()) if above not in found]
-        found.update(dict.fromkeys(level))
-    return tuple(found)
+        level = [above for name in level for above in parents.get(name, ()) if above not in switches]
+        switches.update(dict.fromkeys(level))
+    return tuple(switches)
 
 
 def _require_names(node: str, switches: Sequence[str]) -> None:

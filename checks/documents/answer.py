@@ -42,9 +42,9 @@ class GateAnswer:
     at: str
 
 
-def dump_answer(gate_id: str, attempt: str, word: AnswerWord, by: str, why: str, at: str) -> bytes:
+def dump_answer(gate_id: str, attempt: str, answer: AnswerWord, by: str, reason: str, at: str) -> bytes:
     """The file's bytes."""
-    return dump_plain(GateAnswer(SCHEMA_VERSION, gate_id, attempt, word, by[:500], why[:2000], at))
+    return dump_plain(GateAnswer(SCHEMA_VERSION, gate_id, attempt, answer, by[:500], reason[:2000], at))
 
 
 def load_answer(data: bytes, gate_id: str, attempt: str) -> GateAnswer:

@@ -100,8 +100,7 @@ class CheckTable(Sequence[Observation]):
         subjects = self.columns.subjects
         if all(map(le, subjects, subjects[1:])):
             return self
-        order = sorted(range(len(self)), key=subjects.__getitem__)
-        return self.take(order)
+        return self.take(sorted(range(len(self)), key=subjects.__getitem__))
 
     def __len__(self) -> int:
         return len(self.columns.subjects)
@@ -132,8 +131,8 @@ class CheckTable(Sequence[Observation]):
 class Observations(Sequence[Observation]):
     """The observations of a whole report, check by check."""
 
-    def __init__(self, parts: Iterable[CheckTable]) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, tables: Iterable[CheckTable]) -> None:
+        self.parts = tuple(tables)
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -146,10 +145,10 @@ class Observations(Sequence[Observation]):
         if isinstance(position, slice):
             return tuple(self)[position]
         left = range(len(self))[position]
-        for part in self.parts:
-            if left < len(part):
-                return part[left]
-            left -= len(part)
+        for table in self.parts:
+            if left < len(table):
+                return table[left]
+            left -= len(table)
         raise IndexError(position)
 
     def __iter__(self) -> Iterator[Observation]:

@@ -24,7 +24,7 @@ from checks.value_types import DecodeError, Range, required, shape
 T = TypeVar("T")
 MAX_DEPTH = 32
 NESTED = frozenset((dict, list))
-WORDS: Mapping[object, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+SCALARS: Mapping[object, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def parse_json(text: str | bytes, max_bytes: int) -> object:
@@ -44,7 +44,7 @@ def parse_json(text: str | bytes, max_bytes: int) -> object:
 
 
 def decode(target: type[T], value: object, path: str = "") -> T:
-    """A plain value as `kind` (a dataclass, enum, union, mapping, tuple or scalar). Raises DecodeError."""
+    """A plain value as `target` (a dataclass, enum, union, mapping, tuple or scalar). Raises DecodeError."""
     return typing.cast(T, _decode(target, value, path))
 
 
@@ -108,7 +108,7 @@ def _decode_dataclass(target: Any, value: object, path: str) -> object:
 def _scalar_of(target: Any) -> Any:
     """The scalar that the kind is, bounded or not; None for any other kind."""
     base = get_args(target)[0] if get_origin(target) is Annotated else target
-    return base if base in WORDS else None
+    return base if base in SCALARS else None
 
 
 def _decode_union(kinds: Sequence[tuple[Any, Any]], optional: bool, value: object, path: str) -> object:
@@ -234,7 +234,7 @@ def _decode_scalar(target: Any, value: object, path: str) -> object:
     if target is object:
         return value
     if type(value) is not target:
-        problem = f"expected {WORDS.get(target, target.__name__)}, found {_name(value)}"
+        problem = f"expected {SCALARS.get(target, target.__name__)}, found {_name(value)}"
         raise DecodeError(problem, path)
     if isinstance(value, float) and not math.isfinite(value):
         raise DecodeError(f"{value} is not a finite number", path)

@@ -31,7 +31,7 @@ class Contention:
 
     cpus: int
     load: float
-    taken: float
+    used: float
     idle: float
     stolen: float = 0.0
     throttled: float = 0.0
@@ -63,7 +63,7 @@ class Contention:
     @property
     def busy(self) -> bool:
         """Whether other work took so much CPU time that the measured value may be slow because of it."""
-        return self.taken >= BUSY and self.idle <= LEFT_OVER and not self.held_back
+        return self.used >= BUSY and self.idle <= LEFT_OVER and not self.held_back
 
     def describe(self, node: str = "node") -> str:
         """The record for people; "" if there is nothing to report."""
@@ -72,15 +72,15 @@ class Contention:
         if not self.busy:
             return ""
         stolen = f", of which the hypervisor took {self.stolen:.0%}" if self.stolen >= NOTABLE else ""
-        used = f"other work used {self.taken:.0%} of them{stolen}"
+        used = f"other work used {self.used:.0%} of them{stolen}"
         return f"{node} was busy: load {self.load:.3g} on {self.cpus:g} CPUs, {used}"
 
     def metrics(self) -> dict[str, Value]:
         """The metrics that an observation keeps: load, share and frequency always, the others if there is something to explain."""
-        kept_values: dict[str, Value] = {"host_load": round(self.load, 1), "host_taken": round(self.taken, 2)}
+        kept_values: dict[str, Value] = {"host_load": round(self.load, 1), "host_taken": round(self.used, 2)}
         if self.mhz is not None:
             kept_values["host_mhz"] = round(self.mhz)
-        if max(self.taken, self.throttled) >= NOTABLE:
+        if max(self.used, self.throttled) >= NOTABLE:
             kept_values["host_cpus"] = self.cpus
             for name in ("idle", "stolen", "throttled", "pressure"):
                 kept_values[f"host_{name}"] = round(getattr(self, name), 2)

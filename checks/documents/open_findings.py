@@ -54,9 +54,9 @@ class OpenFinding:
     """A finding that nothing has answered yet.
 
     `message` is the finding's sentence and `remedy` what to do; `is_predicate` as in Finding. `by` is who found it first: "watch", or
-    a gate's id. `opened_at` and `seen_at` are Unix times, the first and the last at which it was found; `since` is the earliest time
-    at which it can have happened, 0.0 for what is a state and no event. `boot_id` is the boot in which it was last found. A gate has
-    to compare at least `compared_nodes` nodes to find it again; 0 if it was found without others.
+    a gate's id. `opened_at` and `seen_at` are Unix times: when it was found first, and last with its level; `since` is the earliest
+    time at which it can have happened, 0.0 for what is a state and no event. `boot_id` is the boot in which it was last found. A gate
+    has to compare at least `compared_nodes` nodes to find it again; 0 if it was found without others.
     """
 
     key: FindingKey

@@ -177,8 +177,7 @@ class Responder:
     def _serve(self, link: socket.socket, session: ExchangeSession) -> None:
         # A peer that went away is that peer's finding, not ours.
         with suppress(OSError, AuthenticationError, ValueError):
-            served = _Served(self, link, session)
-            served.run()
+            _Served(self, link, session).run()
 
 
 class _Served:

@@ -19,7 +19,7 @@ LEAST = 1e-9  # in any unit that a matrix has: a tool cannot measure a smaller r
 MOST_NAMES, NAME_CHARACTERS = 4096, 253
 NO_VALUE = ("nan", "-", "--", "failed", "fail", "error", "err", "timeout", "none", "null")
 UNTRIED = ("", "n/a", "na", "#n/a")
-WORDS = {Better.HIGHER: "bandwidth", Better.LOWER: "latency"}
+METRICS = {Better.HIGHER: "bandwidth", Better.LOWER: "latency"}
 SOURCES, TARGETS = ("source", "src", "from"), ("target", "dst", "to")
 SAY = "Name the better values: --better higher (bandwidth) or --better lower (latency)."
 P2P = re.compile(
@@ -135,7 +135,7 @@ def _read_csv(text: str, chosen: Better | None) -> WrittenMatrix:
             raise Garbled(f'line {line}: "{source[:80]}" names no column, or an earlier row has the name')
         cells += [MatrixCell(source, to, text, line) for to, text in zip(names, texts, strict=True)]
     better, unit = _better(metric, chosen), _UNIT.search(metric)
-    return WrittenMatrix(WORDS[better], unit.group() if unit else "", better, ends, cells)
+    return WrittenMatrix(METRICS[better], unit.group() if unit else "", better, ends, cells)
 
 
 def _better(metric: str, chosen: Better | None) -> Better:
@@ -197,7 +197,7 @@ def _tables(written: WrittenMatrix) -> Iterator[TextMatrix]:
     for span, cells in spans.items():
         name = f"{written.name}, {span.value}" if len(spans) > 1 else written.name
         sources, targets = ([index[cell.source] for cell in cells], [index[cell.target] for cell in cells])
-        values, metric = [_value(cell, written.better) for cell in cells], WORDS[written.better]
+        values, metric = [_value(cell, written.better) for cell in cells], METRICS[written.better]
         matrix = Matrix(metric, written.unit, written.better, span, ends, sources, targets, values)
         yield TextMatrix(name, matrix, [cell.line for cell in cells])
 

@@ -93,9 +93,9 @@ class Reading:
     unread, too.
     """
 
-    kind: OutputKind
+    output_kind: OutputKind
     title: str
-    parts: tuple[CheckData, ...]
+    checks: tuple[CheckData, ...]
     unread: tuple[str, ...] = ()
     tables: tuple[TextMatrix, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -123,4 +123,4 @@ class ReadOptions:
         """The row of the declared type, or what a gate file declares of a type that no table has."""
         if self.declared is None:
             return None
-        return builtin().of(self.declared).instances.get(self.declared.instance_type)
+        return builtin().merged(self.declared).instances.get(self.declared.instance_type)

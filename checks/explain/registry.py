@@ -67,12 +67,12 @@ def only_kind(name: str) -> OutputKind | None:
 
 
 def read(name: str, text: str, options: ReadOptions, output_kind: OutputKind | None = None) -> Reading:
-    """The text as the module reads it, and what it holds beside as the modules read that which recognise it. It must be `kind`, if
-    one is given. Raises NotRecognised, Garbled.
+    """The text as the module reads it, and what it holds beside as the modules read that which recognise it. It must be of the
+    kind `output_kind`, if that is given. Raises NotRecognised, Garbled.
     """
     reading = _read(name, text, options)
-    if output_kind is not None and reading.kind is not output_kind:
-        raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
+    if output_kind is not None and reading.output_kind is not output_kind:
+        raise NotRecognised(f"it is {reading.title} ({reading.output_kind.value})")
     unread = list(unread_lines(text, reading.understood))
     if not unread:
         return reading
@@ -92,7 +92,7 @@ def _together(first: Reading, other: Reading) -> Reading:
     return replace(
         first,
         title=f"{first.title}; {other.title}",
-        parts=(*first.parts, *other.parts),
+        checks=(*first.checks, *other.checks),
         unread=(*first.unread, *other.unread),
         tables=(*first.tables, *other.tables),
         left_out=(*first.left_out, *other.left_out),

@@ -95,7 +95,7 @@ class TransferRow:
 class ExpectedTables:
     """All expected values of machines, and the rooflines of their parts."""
 
-    parts: GpuModels = field(default_factory=GpuModels)
+    rooflines: GpuModels = field(default_factory=GpuModels)
     collectives: tuple[CollectiveRow, ...] = ()
     gemm: tuple[GemmRow, ...] = ()
     memory: tuple[MemoryRow, ...] = ()
@@ -136,7 +136,7 @@ def _require_sense(tables: ExpectedTables) -> None:
         _require_curve(curve, f"collectives[{at}]")
     for name, (column, most) in LIMITS.items():
         for at, entry in enumerate(getattr(tables, name)):
-            model = tables.parts.find(entry.model)
+            model = tables.rooflines.find(entry.model)
             if model is None:
                 raise DecodeError(f"there is no part {entry.model!r} to hold it to", f"{name}[{at}]")
             reason = fault_in(getattr(entry, column), most(model, entry), entry.model)

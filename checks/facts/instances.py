@@ -82,7 +82,7 @@ class Facts:
         name = instance.columns.get(column)
         return self.provenances[name] if name else instance.provenance
 
-    def of(self, declared: Declared) -> Facts:
+    def merged(self, declared: Declared) -> Facts:
         """The returned facts have the declared machine as the row of its type. A description replaces nothing that the table has of a
         type.
         """
@@ -95,7 +95,7 @@ class Facts:
 
     def are_for(self, types: Collection[str], declared: Declared) -> bool:
         """Whether rules for these types hold for the declared machines: for an own type they do if they hold for one with its GPU."""
-        own = self.of(declared).instances.get(declared.instance_type)
+        own = self.merged(declared).instances.get(declared.instance_type)
         if own is None or own.provenance != DECLARED or declared.instance_type in types:
             return declared.instance_type in types
         machines = [
@@ -120,11 +120,11 @@ def is_of_model(name: str, model: str) -> bool:
 
 def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
     """What to say of an instance type that is none of these, without a full stop, and the nearest of them."""
-    near = next((known for known in types if name and known.startswith(name)), nearest(name, types))
+    near = next((entry for entry in types if name and entry.startswith(name)), nearest(name, types))
     problem, hint = f"{name!r:.64} is not a known instance type.", f"`prelaunch facts` lists all {len(types)}"
     if near:
         return f"{problem} {hint}", near
-    families = dict.fromkeys(f"{known.partition('.')[0]}.*" if "." in known else known for known in types)
+    families = dict.fromkeys(f"{entry.partition('.')[0]}.*" if "." in entry else entry for entry in types)
     own = "A machine of your own is described in [cluster.machine] of a gate file, which `prelaunch init --machine` writes; "
     own += "`prelaunch node machine GATE_FILE` makes of it a file that --instance-type takes"
     return f"{problem} Known are {', '.join(families)}; {hint}. {own}", None
@@ -133,7 +133,7 @@ def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
 def types_text(types: Sequence[str], declared: str) -> str:
     """The instance types of a policy for people, those most like the declared one first: "p5.48xlarge, p5.4xlarge and 58 more"."""
     alike = difflib.get_close_matches(declared, types, n=3, cutoff=0.6)
-    nearest_types = sorted(types, key=lambda known: alike.index(known) if known in alike else len(alike))[:5]
+    nearest_types = sorted(types, key=lambda entry: alike.index(entry) if entry in alike else len(alike))[:5]
     more = len(types) - len(nearest_types)
     return ", ".join(nearest_types) + (f" and {more} more" if more else "")
 
@@ -149,7 +149,7 @@ class _Instances:
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
-def lacks(part: MachinePart, declared: Declared, instance: Instance | None) -> Skip | None:
+def lacks(hardware: MachinePart, declared: Declared, instance: Instance | None) -> Skip | None:
     """Why a check of the part does not apply to the declaration; None if it applies, or that is unknown."""
     gpus = declared.gpus_per_node > 0
     efa, neuron, nvlinks = (
@@ -166,9 +166,9 @@ def lacks(part: MachinePart, declared: Declared, instance: Instance | None) -> S
         if instance is not None and instance.ib_ports == 0
         else None,
     }
-    if part is MachinePart.NVLINK and not gpus:
+    if hardware is MachinePart.NVLINK and not gpus:
         return Skip.NO_GPU_DECLARED
-    return reasons[part]
+    return reasons[hardware]
 
 
 def load(data: bytes, not_applicable: bytes = NONE) -> Facts:

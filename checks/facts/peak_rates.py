@@ -62,7 +62,7 @@ class GpuModels:
         if not fitting:
             return None
         longest = fitting[-1]
-        related = all(_holds(_normalised(longest.model), part.model) for part in fitting)
+        related = all(_holds(_normalised(longest.model), roofline.model) for roofline in fitting)
         return longest if related else None
 
 

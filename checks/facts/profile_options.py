@@ -106,6 +106,9 @@ OPTIONS: Mapping[str, Numbers] = {
     "training.smoke": _by_profile(steps=(30, 100, 500), batch=(32, 32, 32)),
     "training.ddp": _by_profile(steps=(20, 100, 500), batch=(32, 32, 32)),
 }
+# Every number that a check reads: those of the profiles, and those that have one value for all of them, in the check itself.
+NAMES = {name for table in OPTIONS.values() for numbers in table.values() for name in numbers}
+NAMES |= {"confirms", "repeats", "round_s", "size", "window_s"}
 
 
 # What a person may raise for one run (`prelaunch check --option`), and how far. To lower it would be to ask for less evidence than the

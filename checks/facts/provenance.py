@@ -70,11 +70,11 @@ def resolved(document: object, *tables: str) -> dict[str, object]:
     """
     if not isinstance(document, Mapping):
         raise DecodeError("expected a table")
-    named = entries(document.get(TABLE, {}))
+    provenances = entries(document.get(TABLE, {}))
     tables_by_name = {key: value for key, value in document.items() if key != TABLE}
     for table in tables:
         if table in tables_by_name:
-            tables_by_name[table] = _resolved_table(tables_by_name[table], table, named)
+            tables_by_name[table] = _resolved_table(tables_by_name[table], table, provenances)
     return tables_by_name
 
 
@@ -117,28 +117,28 @@ def entries(value: object) -> dict[str, Provenance]:
     return {str(name): _checked(entry, f"{TABLE}.{name}") for name, entry in value.items()}
 
 
-def _resolved_table(value: object, path: str, named: Mapping[str, Provenance]) -> object:
+def _resolved_table(value: object, path: str, provenances: Mapping[str, Provenance]) -> object:
     if isinstance(value, Mapping):
-        return {key: _resolve(record, f"{path}.{key}", named) for key, record in value.items()}
+        return {key: _resolve(record, f"{path}.{key}", provenances) for key, record in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_resolve(record, f"{path}[{index}]", named) for index, record in enumerate(value)]
+        return [_resolve(record, f"{path}[{index}]", provenances) for index, record in enumerate(value)]
     raise DecodeError("expected rows", path)
 
 
-def _resolve(record: object, path: str, named: Mapping[str, Provenance]) -> dict[str, object]:
+def _resolve(record: object, path: str, provenances: Mapping[str, Provenance]) -> dict[str, object]:
     if not isinstance(record, Mapping):
         raise DecodeError("expected a row", path)
     own = {key: record[key] for key in KEYS if key in record}
     base: dict[str, object] = {}
     if TABLE in record:
         name = record[TABLE]
-        if not isinstance(name, str) or name not in named:
+        if not isinstance(name, str) or name not in provenances:
             raise DecodeError(
                 f"{name!r:.80} is not in the file's own table",
                 f"{path}.{TABLE}",
-                nearest(str(name), list(named)),
+                nearest(str(name), list(provenances)),
             )
-        base = dict(_pairs(named[name]))
+        base = dict(_pairs(provenances[name]))
     rest = {key: value for key, value in record.items() if key not in KEYS}
     return {**rest, TABLE: dict(_pairs(_checked({**base, **own}, path)))}
 

@@ -88,7 +88,7 @@ def _exact(value: float) -> Roofline:
 
 def peak_of(device_name: str) -> RooflinePart | None:
     """The part of a device by what it calls itself ("NVIDIA H100 80GB HBM3", "NVIDIA A10G"); None if unknown."""
-    return tables().parts.find(device_name)
+    return tables().rooflines.find(device_name)
 
 
 def limit_tflops(device_name: str, precision: str = "") -> float:
@@ -98,5 +98,5 @@ def limit_tflops(device_name: str, precision: str = "") -> float:
     """
     model = peak_of(device_name)
     if model is None:
-        return max(other.half_tflops for other in tables().parts.models)
+        return max(other.half_tflops for other in tables().rooflines.models)
     return model.most_tflops(precision)

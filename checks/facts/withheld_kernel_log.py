@@ -75,10 +75,10 @@ def accepts(check: str, skip: Skip | None, declared: Declared) -> bool:
 
 def note(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) -> str:
     """The note of a verdict on `nodes` whose log could not be read; `measured` are the stand-ins with an observation."""
-    part = MachinePart.GPU if declared.gpus_per_node else MachinePart.NEURON if neuron else MachinePart.ANY
+    device = MachinePart.GPU if declared.gpus_per_node else MachinePart.NEURON if neuron else MachinePart.ANY
     names = ", ".join(measured) or "nothing"
     where = f"{nodes} of {declared.nodes} nodes" if declared.nodes > 1 else "the node"
     return (
         f"The kernel log of {where} could not be read: this launcher's jobs cannot read it. "
-        f"Observed in its place: {names}. {CANNOT_SHOW[part]}"
+        f"Observed in its place: {names}. {CANNOT_SHOW[device]}"
     )

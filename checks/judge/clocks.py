@@ -33,19 +33,19 @@ def judge_clocks(nodes: Sequence[Node]) -> Iterator[Finding]:
         message = f"{len(mute)} of {len(nodes)} reports have no timestamp, so their clocks were not compared: {mute[0]}"
         remedy = "Use one version of Prelaunch on every node."
         yield Finding(Level.WARN, Cause.EVIDENCE, "report", CLUSTER, message, "", remedy)
-    known = {name: time for name, time in times.items() if time is not None}
-    middle = median(known.values()) if known else 0.0
-    far = {name for name, time in known.items() if abs(time - middle) > WARN_S}
-    spread = max(known.values(), default=0.0) - min(known.values(), default=0.0)
+    clocks = {name: time for name, time in times.items() if time is not None}
+    middle = median(clocks.values()) if clocks else 0.0
+    far = {name for name, time in clocks.items() if abs(time - middle) > WARN_S}
+    spread = max(clocks.values(), default=0.0) - min(clocks.values(), default=0.0)
     # Two halves at the same distance from the median: it is unknown which is right.
     if spread > WARN_S and not far:
-        first, last = min(known, key=lambda name: known[name]), max(known, key=lambda name: known[name])
+        first, last = min(clocks, key=lambda name: clocks[name]), max(clocks, key=lambda name: clocks[name])
         message = (
             f"the clocks of the nodes differ by {spread:,.0f} s (threshold {WARN_S:.0f} s): {last} is ahead of {first}, and which "
             "of them is right is not known"
         )
         yield Finding(_level(spread), Cause.EVIDENCE, "report", CLUSTER, message, "", CLOCK_REMEDY)
-    for name, time in known.items():
+    for name, time in clocks.items():
         if name in far:
             apart = abs(time - middle)
             side = "ahead of" if time > middle else "behind"
@@ -62,7 +62,7 @@ def _level(apart_s: float) -> Level:
 def seconds_of(iso: str) -> float | None:
     """The Unix time in seconds of a UTC time in ISO 8601; None if the text is not a time."""
     try:
-        made = datetime.fromisoformat(iso.replace("Z", "+00:00"))
-        return made.timestamp() if made.tzinfo else made.replace(tzinfo=timezone.utc).timestamp()
+        moment = datetime.fromisoformat(iso.replace("Z", "+00:00"))
+        return moment.timestamp() if moment.tzinfo else moment.replace(tzinfo=timezone.utc).timestamp()
     except (ValueError, OverflowError):
         return None

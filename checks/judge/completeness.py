@@ -51,17 +51,17 @@ def judge_lists(
     """A finding, cause EVIDENCE, for each row in which something was not measured."""
     level = Level.FAIL if line.required else Level.WARN
     held = planned.holds or _gpus_of(planned, declared, line)
-    short = (found for contents in held for found in _about_contents(contents, planned, records, level))
+    short = (finding for contents in held for finding in _about_contents(contents, planned, records, level))
     return chain(_about_lengths(planned, records, line, level), short)
 
 
-def _about_lengths(planned: Planned, rows: CheckTable, line: CheckPolicy, level: Level) -> Iterator[Finding]:
+def _about_lengths(planned: Planned, table: CheckTable, line: CheckPolicy, level: Level) -> Iterator[Finding]:
     """Arrays that are not as long as the array of their labels, so that something was not measured; a value alone that had to be a
     list has the length 1.
     """
     lists = {rule.metric for rule in line.rules if (rule.each or rule.at) and rule.over is not Over.EXPECTED}
-    for metric, names in sorted(_labelled(line) | _along(planned.holds, rows)):
-        columns = rows.column(metric), rows.column(names)
+    for metric, names in sorted(_labelled(line) | _along(planned.holds, table)):
+        columns = table.column(metric), table.column(names)
         whole = all(set(map(type, column)) == {tuple} for column in columns)
         if whole and [*map(len, columns[0])] == [*map(len, columns[1])]:  # type: ignore[arg-type]
             continue
@@ -70,14 +70,14 @@ def _about_lengths(planned: Planned, rows: CheckTable, line: CheckPolicy, level:
             count = len(values) if isinstance(values, tuple) else 1
             if is_list and isinstance(labels, tuple) and count != len(labels):
                 fault = Unmeasured(metric, f"has {count} values for {len(labels)} {names}")
-                yield _finding(rows, index, fault, level)
+                yield _finding(table, index, fault, level)
 
 
 def _along(held: Sequence[Contents], records: CheckTable) -> set[tuple[str, str]]:
     """Pairs of a list and the one that says what its elements are. A first measurement may have had another length."""
-    named = {name for contents in held for name in (contents.metric, *contents.along)}
+    names = {name for contents in held for name in (contents.metric, *contents.along)}
     metrics = records.columns.metrics if held else ()
-    others = {name for name in metrics if name not in named and not name.startswith(FIRST)}
+    others = {name for name in metrics if name not in names and not name.startswith(FIRST)}
     pairs = {(name, contents.metric) for contents in held for name in contents.along}
     return pairs | {(name, held[0].metric) for name in others}
 
@@ -86,12 +86,12 @@ def _labelled(line: CheckPolicy) -> set[tuple[str, str]]:
     """Pairs of a metric and its labels. A metric that is compared element by element and names no labels has those of the check, if
     there is only one array of labels.
     """
-    found = {(rule.metric, name) for rule in line.rules for name in (rule.each, rule.at) if name}
-    labels = {name for _, name in found}
+    pairs = {(rule.metric, name) for rule in line.rules for name in (rule.each, rule.at) if name}
+    labels = {name for _, name in pairs}
     if len(labels) == 1:
         bare = (rule for rule in line.rules if rule.over in RELATIVE and not (rule.each or rule.at))
-        found |= {(rule.metric, label) for rule in bare for label in labels}
-    return found
+        pairs |= {(rule.metric, label) for rule in bare for label in labels}
+    return pairs
 
 
 def _gpus_of(planned: Planned, declared: Declared, line: CheckPolicy) -> tuple[Contents, ...]:
@@ -125,10 +125,10 @@ def _lack_of(held: Contents, value: object, left_out: object) -> Unmeasured | No
     items = value if isinstance(value, tuple) else ()
     texts = {item for item in items if isinstance(item, str)}
     missing = [label for label in held.labels if label not in texts]
-    found = len(texts - NO_GPUS.union(held.labels)) if texts else len(items)
-    said = [f"lists {found} of {wanted} {NOUNS.get(held.metric, held.metric)}"] if found < wanted else []
-    said += [f"leaves {', '.join(missing[:MOST_NAMED])} out of {held.metric}"] if missing else []
-    return Unmeasured("", f"the check {' and '.join(said)}") if said else None
+    count = len(texts - NO_GPUS.union(held.labels)) if texts else len(items)
+    clauses = [f"lists {count} of {wanted} {NOUNS.get(held.metric, held.metric)}"] if count < wanted else []
+    clauses += [f"leaves {', '.join(missing[:MOST_NAMED])} out of {held.metric}"] if missing else []
+    return Unmeasured("", f"the check {' and '.join(clauses)}") if clauses else None
 
 
 def _finding(records: CheckTable, index: int, fault: Unmeasured, level: Level) -> Finding:
@@ -138,10 +138,10 @@ def _finding(records: CheckTable, index: int, fault: Unmeasured, level: Level) -
 def coverage(report: Report, sound: Mapping[str, CheckTable], checks: Count) -> Coverage:
     """How many of the required nodes, GPUs, ranks and checks have sound observations."""
     declared = report.declared
-    subjects = set().union(*(rows.columns.subjects for rows in sound.values()))
+    subjects = set().union(*(table.columns.subjects for table in sound.values()))
     nodes = {node_of(subject) for subject in subjects} - {CLUSTER}
     counted = sound["gpu.inventory"].column("gpus_found") if "gpu.inventory" in sound else ()
-    gpus = sum(min(found, declared.gpus_per_node) for found in counted if type(found) is int)
+    gpus = sum(min(count, declared.gpus_per_node) for count in counted if type(count) is int)
     return Coverage(
         nodes=Count(len(nodes), declared.nodes),
         gpus=Count(gpus, declared.nodes * declared.gpus_per_node),
@@ -191,22 +191,22 @@ def with_holes(records: CheckTable, ruled: frozenset[str]) -> frozenset[int]:
     return frozenset(odd)
 
 
-def unfit(planned: Planned, rows: CheckTable) -> frozenset[int]:
+def unfit(planned: Planned, table: CheckTable) -> frozenset[int]:
     """The indices of the rows for which `defect_of` gives a reason, and of those that were not measured."""
-    columns = rows.columns
+    columns = table.columns
     odd = other_than(columns.outcomes, Outcome.MEASURED) | other_than(columns.skips, None)
     for name in planned.metrics:
-        if type(None) in rows.kinds(name):
-            odd |= {place for place, value in enumerate(rows.column(name)) if value is None}
+        if type(None) in table.kinds(name):
+            odd |= {index for index, value in enumerate(table.column(name)) if value is None}
     for name, column in columns.metrics.items():
-        if tuple in rows.kinds(name) and () in column:
-            odd |= {place for place, value in enumerate(column) if value == ()}
-        if not rows.kinds(name) <= NO_NUMBERS and not _all_possible(column, range_of(rows.check, name)):
-            odd |= {i for i, value in enumerate(column) if _impossible(rows.check, name, value) is not None}
+        if tuple in table.kinds(name) and () in column:
+            odd |= {index for index, value in enumerate(column) if value == ()}
+        if not table.kinds(name) <= NO_NUMBERS and not _all_possible(column, range_of(table.check, name)):
+            odd |= {i for i, value in enumerate(column) if _impossible(table.check, name, value) is not None}
     failed = (
-        i for i, said in enumerate(rows.column(FAILURES)) if isinstance(said, tuple) and set(said) - FINE
+        i for i, texts in enumerate(table.column(FAILURES)) if isinstance(texts, tuple) and set(texts) - FINE
     )
-    odd |= {place for place in failed if _contradiction(rows[place])}
+    odd |= {index for index in failed if _contradiction(table[index])}
     return frozenset(odd)
 
 
@@ -223,8 +223,8 @@ def _contradiction(record: Observation) -> str:
             and len(values) == len(failures)
             and range_of(record.check, name) is not COUNTED
         ):
-            for index, (said, value) in enumerate(zip(failures, values, strict=True)):
-                if said not in FINE and type(value) in (int, float):
+            for index, (outcome, value) in enumerate(zip(failures, values, strict=True)):
+                if outcome not in FINE and type(value) in (int, float):
                     return f"{name}[{index}]"
     return ""
 

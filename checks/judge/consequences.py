@@ -52,34 +52,34 @@ def marked(
     followed = followers(report.ends)
     first = min(silent, key=lambda node: (node in followed, natural(node)))
     ended = {end.node for end in report.ends if end.exit_code} - followed
-    alone = {one for one in suspects if not ended.intersection(_nodes(one))}
+    exempt = {suspect for suspect in suspects if not ended.intersection(_nodes(suspect))}
     planned = {check.check for check in report.plan}
     lines = {check: line for check, line in policy.checks.items() if check in planned}
-    made = [
-        one if one in alone else _with_peers(one, silent, first, bool(ended & silent), lines)
-        for one in findings
+    items = [
+        finding if finding in exempt else _with_peers(finding, silent, first, bool(ended & silent), lines)
+        for finding in findings
     ]
     not_begun = _not_begun(report)
     # What else a node failed may be the reason for what it did not begin.
     ill = {
         node
-        for one in made
-        if one.level is Level.FAIL and not one.follows and one.subject not in silent
-        for node in _nodes(one)
-        if not _is_missing(one) or (one.check, one.subject) not in not_begun
+        for item in items
+        if item.level is Level.FAIL and not item.follows and item.subject not in silent
+        for node in _nodes(item)
+        if not _is_missing(item) or (item.check, item.subject) not in not_begun
     }
-    waits = [(one.check, one.subject) in not_begun and not ill.intersection(_nodes(one)) for one in made]
+    waits = [(item.check, item.subject) in not_begun and not ill.intersection(_nodes(item)) for item in items]
     return [
-        replace(one, follows=first) if waited and _is_missing(one) and not one.follows else one
-        for one, waited in zip(made, waits, strict=True)
+        replace(item, follows=first) if waited and _is_missing(item) and not item.follows else item
+        for item, waited in zip(items, waits, strict=True)
     ]
 
 
 def _silent(report: Report) -> frozenset[str]:
     """The declared nodes without a report, and those whose report is not whole."""
     whole = {node.name for node in report.nodes if node.complete}
-    named = {*report.declared.node_names, *(node.name for node in report.nodes)}
-    return frozenset(named - whole)
+    names = {*report.declared.node_names, *(node.name for node in report.nodes)}
+    return frozenset(names - whole)
 
 
 def _with_peers(
@@ -105,15 +105,15 @@ def _not_begun(report: Report) -> set[tuple[str, str]]:
     measured, unless it raised an error: all ranks begin together.
     """
     scopes = {planned.check: planned.scope for planned in report.plan}
-    found = set[tuple[str, str]]()
-    for check, rows in by_check(report.observations).items():
-        outcomes = rows.columns.outcomes
+    pairs = set[tuple[str, str]]()
+    for check, data in by_check(report.observations).items():
+        outcomes = data.columns.outcomes
         together = scopes.get(check) is Scope.RANK and Outcome.MEASURED not in outcomes
-        for row in (rows[index] for index, outcome in enumerate(outcomes) if outcome is not Outcome.MEASURED):
-            waited = together and row.error_kind not in (None, ErrorKind.RAISED)
-            if waited or row.skip is Skip.PREREQUISITE or row.error_kind in NOT_BEGUN:
-                found.add((check, row.subject))
-    return found
+        for gap in (data[index] for index, outcome in enumerate(outcomes) if outcome is not Outcome.MEASURED):
+            waited = together and gap.error_kind not in (None, ErrorKind.RAISED)
+            if waited or gap.skip is Skip.PREREQUISITE or gap.error_kind in NOT_BEGUN:
+                pairs.add((check, gap.subject))
+    return pairs
 
 
 def _is_missing(finding: Finding) -> bool:

@@ -67,15 +67,15 @@ class RecordedLoads:
         if not mine:
             return finding
         load, node = max(mine, key=lambda pair: (_graver(pair[0]), pair[1]))
-        said = load.describe(node)
-        if not said:
+        text = load.describe(node)
+        if not text:
             return finding
-        message = f"{finding.message}; {said}"
+        message = f"{finding.message}; {text}"
         if finding.cause is Cause.EVIDENCE:
             return (
                 replace(finding, message=message)
                 if load.held_back or not _is_slowness(finding)
-                else _proves_nothing(finding, said, load, metric, mine)
+                else _proves_nothing(finding, text, load, metric, mine)
             )
         if load.held_back:
             return replace(finding, message=message, cause=Cause.CONFIGURATION, remedy=QUOTA_REMEDY)
@@ -83,7 +83,7 @@ class RecordedLoads:
         if fine > also:
             message += f", and {fine} equally busy {'host is' if fine == 1 else 'hosts are'} not slow"
             return replace(finding, message=message, cause=Cause.HARDWARE)
-        return _proves_nothing(finding, said, load, metric, mine)
+        return _proves_nothing(finding, text, load, metric, mine)
 
     def busy_nodes(self) -> dict[str, str]:
         """Each node on which other work used the CPUs during a measurement, with the record for people."""
@@ -116,7 +116,7 @@ class RecordedLoads:
                 and "" not in here
                 and host not in here
                 and theirs.busy
-                and theirs.taken >= load.taken - ALIKE
+                and theirs.used >= load.used - ALIKE
             ):
                 (also if node in slow else fine).add(host)
         return len(fine - also), len(also)
@@ -130,11 +130,11 @@ def _is_slowness(finding: Finding) -> bool:
 
 def _is_too_far(finding: Finding, load: Contention) -> bool:
     """Whether the value is further from its threshold than the load explains."""
-    found = finding.compared
-    if found is None or found.value <= 0 or found.threshold <= 0:
+    compared = finding.compared
+    if compared is None or compared.value <= 0 or compared.threshold <= 0:
         return False
-    limit = found.threshold * (1.0 if found.of is None else found.of)
-    times = limit / found.value if found.relation is Relation.BELOW else found.value / limit
+    limit = compared.threshold * (1.0 if compared.of is None else compared.of)
+    times = limit / compared.value if compared.relation is Relation.BELOW else compared.value / limit
     return times > max(FAR, FAIR_TWICE * load.load / max(load.cpus, 1))
 
 
@@ -202,8 +202,8 @@ def first_rows(records: Sequence[Observation], metric: str) -> list[Observation]
     """The rows in which this metric was measured twice, with the values of the first measurement."""
     if isinstance(records, CheckTable) and f"{FIRST}{metric}" not in records.columns.metrics:
         return []
-    again = (row for row in records if f"{FIRST}{metric}" in row.metrics)
-    return [replace(row, metrics=first_of(row.metrics)) for row in again]
+    again = (record for record in records if f"{FIRST}{metric}" in record.metrics)
+    return [replace(record, metrics=first_of(record.metrics)) for record in again]
 
 
 def first_of(metrics: Mapping[str, Value]) -> dict[str, Value]:
@@ -213,4 +213,4 @@ def first_of(metrics: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _graver(load: Contention | None) -> tuple[bool, bool, float]:
-    return (False, False, -1.0) if load is None else (load.held_back, load.busy, load.taken)
+    return (False, False, -1.0) if load is None else (load.held_back, load.busy, load.used)

@@ -34,24 +34,24 @@ class Gap:
     field: Field
 
 
-def of_nodes(report: Report, rows: Mapping[str, CheckTable]) -> dict[str, str]:
+def of_nodes(report: Report, data: Mapping[str, CheckTable]) -> dict[str, str]:
     """Each node's driver, as the newest source prints it. Nodes whose driver is unknown are left out."""
-    said: dict[str, list[object]] = {node.name: [node.identity.get(METRIC, "")] for node in report.nodes}
+    texts: dict[str, list[object]] = {node.name: [node.identity.get(METRIC, "")] for node in report.nodes}
     for check in SOURCES:
-        if check in rows:
-            for subject, value in zip(rows[check].columns.subjects, rows[check].column(METRIC), strict=True):
-                said.setdefault(subject, []).extend(value if isinstance(value, tuple) else (value or "",))
-    asked = rows[NVML].columns.subjects if NVML in rows else ()
-    found = {node: newest(said[node]) for node in asked}
-    return {node: driver for node, driver in found.items() if driver}
+        if check in data:
+            for subject, value in zip(data[check].columns.subjects, data[check].column(METRIC), strict=True):
+                texts.setdefault(subject, []).extend(value if isinstance(value, tuple) else (value or "",))
+    nodes = data[NVML].columns.subjects if NVML in data else ()
+    drivers = {node: newest(texts[node]) for node in nodes}
+    return {node: driver for node, driver in drivers.items() if driver}
 
 
 def newest(texts: Iterable[object]) -> str:
     """The newest of the versions; "" if there is none, or one of the texts is not a version. An empty text is ignored."""
-    given = [text for text in texts if text != ""]
-    versions = {text: version for text in given if isinstance(text, str) and (version := version_of(text))}
+    filled = [text for text in texts if text != ""]
+    versions = {text: version for text in filled if isinstance(text, str) and (version := version_of(text))}
     return (
-        max(versions, key=lambda text: versions[text]) if given and len(versions) == len(set(given)) else ""
+        max(versions, key=lambda text: versions[text]) if filled and len(versions) == len(set(filled)) else ""
     )
 
 
@@ -66,7 +66,7 @@ def gaps(
 
     `instance_type` is the declared one: a metric that its GPUs do not have at all is not a gap.
     """
-    found: list[Gap] = []
+    missing: list[Gap] = []
     for check, of_check in records.items():
         ruled = {rule.metric for rule in policy.checks[check].rules} if check in policy.checks else set()
         ruled -= facts.absent(instance_type, check)
@@ -78,17 +78,17 @@ def gaps(
             for subject, value in zip(of_check.columns.subjects, of_check.column(name), strict=True):
                 fields = later.get(drivers.get(node_of(subject), ""), {})
                 if name in fields and is_empty(value):
-                    found.append(Gap(check, subject, fields[name]))
-    return tuple(found)
+                    missing.append(Gap(check, subject, fields[name]))
+    return tuple(missing)
 
 
 def by_subject(missing: Iterable[Gap], check: str) -> dict[str, frozenset[str]]:
     """The metrics of the check that each subject's driver does not report."""
-    made: dict[str, set[str]] = {}
+    fields: dict[str, set[str]] = {}
     for gap in missing:
         if gap.check == check:
-            made.setdefault(gap.subject, set()).add(gap.field.field)
-    return {subject: frozenset(names) for subject, names in made.items()}
+            fields.setdefault(gap.subject, set()).add(gap.field.field)
+    return {subject: frozenset(names) for subject, names in fields.items()}
 
 
 def is_empty(value: Value | None) -> bool:
@@ -112,9 +112,9 @@ def finding(subject: str, driver: str, missing: Iterable[tuple[str, Field]]) -> 
     for check, field in sorted(missing, key=lambda pair: (pair[0], pair[1].field)):
         needed.setdefault(field.version, []).append(f"{check} {field.field}")
         texts[field.version] = field.driver
-    parts = [f"{', '.join(needed[each])} (needs driver {texts[each]} or newer)" for each in sorted(needed)]
+    clauses = [f"{', '.join(needed[each])} (needs driver {texts[each]} or newer)" for each in sorted(needed)]
     remedy = f"Install driver {texts[max(texts)]} or newer. To make the policy require it, add a rule with min_version."
-    message = f"not measured, because driver {driver} is too old: {', '.join(parts)}"
+    message = f"not measured, because driver {driver} is too old: {', '.join(clauses)}"
     return Finding(
         Level.WARN,
         Cause.EVIDENCE,

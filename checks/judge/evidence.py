@@ -54,7 +54,7 @@ MEND = {
 class UsableEvidence:
     """The observations that may be judged, by check, and findings about what is missing."""
 
-    rows: dict[str, CheckTable]
+    records: dict[str, CheckTable]
     findings: list[Finding]
     coverage: Coverage
 
@@ -79,30 +79,30 @@ def weigh(
         tuple[tuple[str, ...], Scope], bool
     ] = {}  # most checks have one and the same list of subjects
     for planned in report.plan:
-        rows = observed.pop(planned.check, None) or CheckTable.collect(planned.check, ())
+        table = observed.pop(planned.check, None) or CheckTable.collect(planned.check, ())
         line = _line(planned.check, policy, report.declared)
         if planned.skip is None:
-            accepted = _accepted(rows, subjects[planned.scope], report.declared)
+            accepted = _accepted(table, subjects[planned.scope], report.declared)
             unread |= accepted
             required += completeness.declared_count(planned.scope, report.declared) - len(accepted)
             absent = facts.absent(report.declared.instance_type, planned.check)
-            unfit = completeness.unfit(planned, rows)
-            key = (rows.columns.subjects, planned.scope)
+            unfit = completeness.unfit(planned, table)
+            key = (table.columns.subjects, planned.scope)
             if key not in complete:
-                complete[key] = completeness.is_whole(rows.columns.subjects, subjects[planned.scope])
+                complete[key] = completeness.is_whole(table.columns.subjects, subjects[planned.scope])
             if complete[key] and not unfit:
-                sound[planned.check] = rows
+                sound[planned.check] = table
             else:
-                findings += _about_subjects(planned, rows, subjects[planned.scope], line)
-                sound[planned.check] = _sound(rows, unfit, subjects[planned.scope])
+                findings += _about_subjects(planned, table, subjects[planned.scope], line)
+                sound[planned.check] = _sound(table, unfit, subjects[planned.scope])
             wanted = subjects[planned.scope] - accepted
-            findings += _about_rows(planned, rows, unfit, wanted, line, absent, certified)
+            findings += _about_rows(planned, table, unfit, wanted, line, absent, certified)
             findings += completeness.judge_lists(planned, sound[planned.check], report.declared, line)
             findings += _about_source(sound[planned.check])
         else:
-            findings += _about_subjects(planned, rows, frozenset(), line)
-    for check, rows in observed.items():
-        findings += [_missing(check, s, TWICE) for s in _twice(rows)]
+            findings += _about_subjects(planned, table, frozenset(), line)
+    for check, table in observed.items():
+        findings += [_missing(check, s, TWICE) for s in _twice(table)]
         message = "the report has an observation of this check, but the plan does not contain it"
         findings.append(_missing(check, CLUSTER, message))
     findings += _about_withheld(report.declared, unread, sound, instance)
@@ -128,7 +128,7 @@ def allowed(
     if withheld_kernel_log.required(check, declared):
         return lacks(withheld_kernel_log.STAND_INS[check].machine_part, declared, instance) is skip
     if line is None:
-        return any(lacks(part, declared, instance) is skip for part in MachinePart)
+        return any(lacks(machine_part, declared, instance) is skip for machine_part in MachinePart)
     if skip is Skip.ONE_NODE_DECLARED:
         return declared.nodes < line.min_nodes
     if skip is Skip.ONE_RANK_DECLARED:
@@ -145,7 +145,7 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
         more = len(report.collection) - MOST_PROBLEMS
         yield _missing("report", CLUSTER, f"{more} more things could not be collected")
     names, count = [node.name for node in report.nodes], report.declared.nodes
-    reported, known = set(names), set(report.declared.node_names)
+    reported, declared = set(names), set(report.declared.node_names)
     if CLUSTER in reported:
         yield _missing("report", CLUSTER, "a node has the reserved name that stands for the whole cluster")
     for name, times in Counter(names).items():
@@ -156,7 +156,7 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
             yield _missing("report", CLUSTER, f"{times} of {count} nodes have node rank {rank}")
     ends = {end.node: end for end in report.ends}
     silent = [name for name in report.declared.node_names or ends if name not in reported]
-    absent = silent if known else silent[: max(0, count - len(reported))]
+    absent = silent if declared else silent[: max(0, count - len(reported))]
     for name in absent:
         yield _ended(name, "sent no report", NEVER_WROTE, ends.get(name))
     unnamed = count - len(reported) - len(absent)
@@ -174,7 +174,7 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
         if not node.complete:
             reason = "it ends before the last check"
             yield _ended(node.name, "sent an incomplete report", reason, ends.get(node.name))
-        if known and node.name not in known:
+        if declared and node.name not in declared:
             yield _about(node.name, "is not one of the declared nodes")
 
 
@@ -221,11 +221,11 @@ def _accepted(records: CheckTable, expected: frozenset[str], declared: Declared)
     """The subjects whose check is skipped because the engine withholds the kernel log."""
     if records.check not in withheld_kernel_log.READERS:
         return frozenset()
-    found = (records[place] for place in completeness.other_than(records.columns.outcomes, Outcome.MEASURED))
+    others = (records[index] for index in completeness.other_than(records.columns.outcomes, Outcome.MEASURED))
     accepted = (
-        row.subject
-        for row in found
-        if row.outcome is Outcome.SKIPPED and withheld_kernel_log.accepts(row.check, row.skip, declared)
+        other.subject
+        for other in others
+        if other.outcome is Outcome.SKIPPED and withheld_kernel_log.accepts(other.check, other.skip, declared)
     )
     return frozenset(accepted) & expected - _twice(records)
 
@@ -237,8 +237,8 @@ def _about_withheld(
     if unread:
         measured = [name for name in withheld_kernel_log.STAND_INS if sound.get(name)]
         neuron = bool(instance and instance.neuron_devices)
-        said = withheld_kernel_log.note(len(unread), declared, measured, neuron)
-        yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, said, source=withheld_kernel_log.SOURCE)
+        note = withheld_kernel_log.note(len(unread), declared, measured, neuron)
+        yield Finding(Level.PASS, Cause.EVIDENCE, "kernel", CLUSTER, note, source=withheld_kernel_log.SOURCE)
 
 
 def _about_source(records: CheckTable) -> Iterator[Finding]:
@@ -259,47 +259,47 @@ def _about_subjects(
     planned: Planned, records: CheckTable, expected: frozenset[str], line: CheckPolicy
 ) -> Iterator[Finding]:
     """Subjects without an observation, with two observations, or with one that was not planned."""
-    found, twice = frozenset(records.columns.subjects), _twice(records)
+    observed, twice = frozenset(records.columns.subjects), _twice(records)
     level = Level.FAIL if line.required else Level.WARN
     for subject in sorted(twice):
         yield _missing(planned.check, subject, TWICE, AGAIN, level)
-    for subject in sorted(found - expected - twice):
+    for subject in sorted(observed - expected - twice):
         yield _missing(
             planned.check, subject, "the report has an observation of this check, but it was not planned"
         )
-    for subject in sorted(expected - found):
+    for subject in sorted(expected - observed):
         yield not_measured(planned.check, subject, Unmeasured("", _silence(planned.scope)), level, "", AGAIN)
 
 
-def _sound(rows: CheckTable, left_out: frozenset[int], expected: frozenset[str]) -> CheckTable:
+def _sound(records: CheckTable, left_out: frozenset[int], expected: frozenset[str]) -> CheckTable:
     """The rows that may be judged, in the order of their subjects. If a subject has two rows, neither is used."""
-    subjects, wanted = rows.columns.subjects, expected - _twice(rows)
+    subjects, wanted = records.columns.subjects, expected - _twice(records)
     if left_out or not wanted.issuperset(subjects):
-        rows = rows.take([i for i, s in enumerate(subjects) if s in wanted and i not in left_out])
-    return rows.by_subject()
+        records = records.take([i for i, s in enumerate(subjects) if s in wanted and i not in left_out])
+    return records.by_subject()
 
 
 def _about_rows(
-    planned: Planned, rows: CheckTable, unfit: frozenset[int], expected: frozenset[str], line: CheckPolicy,
+    planned: Planned, table: CheckTable, unfit: frozenset[int], expected: frozenset[str], line: CheckPolicy,
     absent: frozenset[str], certified: Decisions,
 ) -> Iterator[Finding]:  # fmt: skip
     level = Level.FAIL if line.required else Level.WARN
     ruled = absent | {rule.metric for rule in line.rules}
-    holes = completeness.with_holes(rows, ruled | ({"bandwidth_gbps"} if rows.check == PAIRS else set()))
-    twice = _twice(rows) if unfit or holes else frozenset()
-    for place in sorted(unfit | holes):
-        row = rows[place]
-        if row.subject in twice or row.subject not in expected:
+    holes = completeness.with_holes(table, ruled | ({"bandwidth_gbps"} if table.check == PAIRS else set()))
+    twice = _twice(table) if unfit or holes else frozenset()
+    for index in sorted(unfit | holes):
+        item = table[index]
+        if item.subject in twice or item.subject not in expected:
             continue
-        if place not in unfit:
-            yield from _holes(row, ruled)
-        elif row.skip is Skip.CERTIFIED:
-            yield certificates.about(row, certified.get((row.check, row.subject)), level)
-        elif row.outcome is Outcome.SKIPPED and line.accepts(row.skip):
-            yield _unmeasured(row, _reason(row), "", Level.WARN)
+        if index not in unfit:
+            yield from _holes(item, ruled)
+        elif item.skip is Skip.CERTIFIED:
+            yield certificates.about(item, certified.get((item.check, item.subject)), level)
+        elif item.outcome is Outcome.SKIPPED and line.accepts(item.skip):
+            yield _unmeasured(item, _reason(item), "", Level.WARN)
         else:
-            why, remedy = _defect(row, planned), AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
-            yield _unmeasured(row, why, remedy_of(why.hindrance, row.check) or remedy, level)
+            fault, remedy = _defect(item, planned), AGAIN if item.skip is None else MEND.get(item.skip, AGAIN)
+            yield _unmeasured(item, fault, remedy_of(fault.hindrance, item.check) or remedy, level)
 
 
 def _twice(records: CheckTable) -> frozenset[str]:

@@ -39,7 +39,7 @@ class LedgerEntry:
 
 def ledger(report: Report, policy: Policy, verdict: Verdict) -> tuple[LedgerEntry, ...]:
     """An entry for each check of the plan, in the plan's order."""
-    outcomes = {check: rows.columns.outcomes for check, rows in by_check(report.observations).items()}
+    outcomes = {check: table.columns.outcomes for check, table in by_check(report.observations).items()}
     unknown: dict[str, list[Finding]] = {}
     for finding in verdict.findings:
         if finding.cause is Cause.EVIDENCE:
@@ -58,17 +58,17 @@ def _entry(
     unknown: Mapping[str, Sequence[Finding]],
 ) -> LedgerEntry:
     required = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[planned.scope]
-    seen = outcomes.get(planned.check, ()) if planned.skip is None else ()
+    observed = outcomes.get(planned.check, ()) if planned.skip is None else ()
     rules = line.rules if line is not None and planned.skip is None else ()
     required = 0 if planned.skip is not None else required
     silent = [*_silent(rules, declared, required), *_unknown(unknown.get(planned.check, ()))]
     return LedgerEntry(
         check=planned.check,
         required=required,
-        measured=seen.count(Outcome.MEASURED),
-        skipped=seen.count(Outcome.SKIPPED),
-        errored=seen.count(Outcome.ERRORED),
-        missing=max(0, required - len(seen)),
+        measured=observed.count(Outcome.MEASURED),
+        skipped=observed.count(Outcome.SKIPPED),
+        errored=observed.count(Outcome.ERRORED),
+        missing=max(0, required - len(observed)),
         skip=planned.skip.value if planned.skip else "",
         optional=line is not None and not line.required,
         held=tuple(f"{rule.metric}: {limits_text(rule)}" for rule in rules),
@@ -78,8 +78,8 @@ def _entry(
 
 
 def _silent(rules: Sequence[Rule], declared: Declared, subjects: int) -> Iterator[str]:
-    for metric, why in relative.comparisons(rules, declared.nodes, subjects).items():
-        yield f"{metric} was not compared: {why}"
+    for metric, reason in relative.comparisons(rules, declared.nodes, subjects).items():
+        yield f"{metric} was not compared: {reason}"
 
 
 def _unknown(findings: Sequence[Finding]) -> Iterator[str]:
@@ -105,13 +105,13 @@ def limits_text(rule: Rule) -> str:
         ("WARN below", rule.warn_below),
         ("WARN above", rule.warn_above),
     )
-    said = [f"{word} {figure(bound, 6)}" for word, bound in bounds if bound is not None]
+    clauses = [f"{label} {figure(bound, 6)}" for label, bound in bounds if bound is not None]
     if rule.equals is not None:
-        said.append(f"{rule.level} unless {rule.equals!r}")
+        clauses.append(f"{rule.level} unless {rule.equals!r}")
     if rule.same:
-        said.append(f"{rule.level} unless it is the same everywhere")
+        clauses.append(f"{rule.level} unless it is the same everywhere")
     if rule.uniform:
-        said.append(f"{rule.level} unless it is the same within the node")
+        clauses.append(f"{rule.level} unless it is the same within the node")
     if rule.fact:
-        said.append(f"{rule.level} below the instance type's {rule.fact}")
-    return ", ".join(said) + unit
+        clauses.append(f"{rule.level} below the instance type's {rule.fact}")
+    return ", ".join(clauses) + unit

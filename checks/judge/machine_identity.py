@@ -58,7 +58,7 @@ def same_machines(
     of_key: dict[str, NodePosition] = {}
     of_name: dict[tuple[str, str], NodePosition] = {}
     nodes: dict[NodePosition, N] = {}
-    known: dict[NodePosition, tuple[str, ...]] = {}
+    ids_of: dict[NodePosition, tuple[str, ...]] = {}
     for index, gate in enumerate(gates):
         pairs = [(node, keys(node)) for node in gate]
         shared = Counter(key for _, ids in pairs for key in set(ids))
@@ -67,23 +67,23 @@ def same_machines(
         for node, ids in pairs:
             if names[node.name] > 1:  # it is unknown to which of the two a row belongs
                 continue
-            place = (index, node.name)
-            nodes[place], root[place], known[place] = node, place, ids
+            position = (index, node.name)
+            nodes[position], root[position], ids_of[position] = node, position, ids
             for key in ids:
                 if shared[key] <= 1:
-                    _join(root, of_key.setdefault(key, place), place)
+                    _join(root, of_key.setdefault(key, position), position)
         places = {(index, node.name): ids for node, ids in pairs if names[node.name] == 1}
-        tops = {_top(root, place) for place, ids in places.items() if ids}
-        for place, ids in places.items():
-            bearer = of_name.get((cluster, place[1]), place)
+        tops = {_top(root, position) for position, ids in places.items() if ids}
+        for position, ids in places.items():
+            bearer = of_name.get((cluster, position[1]), position)
             if not ids and _top(root, bearer) not in tops:
-                _join(root, bearer, place)
-                tops.add(_top(root, place))
-            of_name[cluster, place[1]] = place
+                _join(root, bearer, position)
+                tops.add(_top(root, position))
+            of_name[cluster, position[1]] = position
     groups: dict[NodePosition, list[NodePosition]] = {}
-    for place in nodes:
-        groups.setdefault(_top(root, place), []).append(place)
-    return [seen for places in groups.values() for seen in _split(places, nodes, known)]
+    for position in nodes:
+        groups.setdefault(_top(root, position), []).append(position)
+    return [history for places in groups.values() for history in _split(places, nodes, ids_of)]
 
 
 def twins(nodes: Sequence[Node]) -> Iterator[tuple[str, str, str]]:
@@ -118,11 +118,11 @@ def about_machines(report: Report, instance: Instance | None) -> Iterator[Findin
                 name, message, "Start one agent per machine. Check where the scheduler placed both nodes."
             )
     for node in report.nodes:
-        reported, known = node.identity.get("boot_id", ""), node.identity.get(ENGINE_BOOT_ID, "")
-        if known and reported.lower() != known.lower():
+        reported, expected = node.identity.get("boot_id", ""), node.identity.get(ENGINE_BOOT_ID, "")
+        if expected and reported.lower() != expected.lower():
             where = node.identity.get("engine_node") or "its machine"
             message = (
-                f"reports boot id {reported or 'none'}, and the engine says that {where} has boot id {known}: "
+                f"reports boot id {reported or 'none'}, and the engine says that {where} has boot id {expected}: "
                 "it is not known which was tested"
             )
             yield _about(
@@ -142,8 +142,8 @@ def gpu_uuids(node: Node) -> frozenset[str]:
 def keys_of(node: Node) -> tuple[str, ...]:
     """The ids by which a node's machine is recognised; none if nothing of them could be read."""
     uuid = node.identity.get("product_uuid", "")
-    found = (f"product_uuid {uuid}",) if uuid else ()
-    return (*found, *(f"GPU {one}" for one in sorted(gpu_uuids(node))))
+    keys = (f"product_uuid {uuid}",) if uuid else ()
+    return (*keys, *(f"GPU {gpu}" for gpu in sorted(gpu_uuids(node))))
 
 
 def _split(
@@ -154,9 +154,9 @@ def _split(
     """
     indices = [index for index, _ in places]
     if len(set(indices)) == len(indices):
-        known = any(keys[place] for place in places)
+        has_ids = any(keys[position] for position in places)
         yield MachineHistory(
-            "its own ids" if known else "its name alone", tuple((i, nodes[i, n]) for i, n in places)
+            "its own ids" if has_ids else "its name alone", tuple((i, nodes[i, n]) for i, n in places)
         )
         return
     for name in dict.fromkeys(name for _, name in places):

@@ -21,6 +21,14 @@ HINDRANCES = {
 }
 
 
+def is_accepted_gap(finding: Finding) -> bool:
+    """Whether it says that evidence is missing which the policy does not require: a warning then, and no doubt about the node.
+
+    Where a threshold was crossed (`metric`) it is a doubt: a value that was slow on a busy node, for example.
+    """
+    return finding.level is Level.WARN and finding.cause is Cause.EVIDENCE and not finding.metric
+
+
 def hindrance_of(error_kind: ErrorKind | None) -> Hindrance:
     """What kept a check from measuring that ended so."""
     return Hindrance.ITSELF if error_kind is None else HINDRANCES.get(error_kind, Hindrance.ITSELF)
@@ -66,13 +74,13 @@ def summary(lacking: Iterable[Unmeasured]) -> str:
     values: dict[str, list[str]] = {}
     for each in lacking:
         values.setdefault(each.reason, []).extend([each.value] if each.value else [])
-    parts = [f"{', '.join(named)} ({reason})" if named else reason for reason, named in values.items()]
-    return f"not measured: {'; '.join(parts)}"
+    clauses = [f"{', '.join(names)} ({reason})" if names else reason for reason, names in values.items()]
+    return f"not measured: {'; '.join(clauses)}"
 
 
 def followers(ends: Collection[NodeEnd]) -> frozenset[str]:
     """The nodes whose process was ended by SIGTERM while another node has another end, or none: an engine ends the rest of a job once
     one node has failed, so these are not the first to name.
     """
-    asked = frozenset(end.node for end in ends if end.exit_code in ASKED_TO_END)
-    return asked if len(asked) < len(ends) else frozenset()
+    ended = frozenset(end.node for end in ends if end.exit_code in ASKED_TO_END)
+    return ended if len(ended) < len(ends) else frozenset()

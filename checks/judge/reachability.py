@@ -48,7 +48,7 @@ def judge(report: Report, records: Mapping[str, Sequence[Observation]], policy: 
         yield from _beside_other_work(
             records[PAIRS],
             machines_of(report.nodes),
-            lambda seen: list(judge_pairs(seen, alive, floor, ratio, policy.max_unfit_fraction)),
+            lambda observed: list(judge_pairs(observed, alive, floor, ratio, policy.max_unfit_fraction)),
         )
 
 
@@ -60,12 +60,12 @@ def _beside_other_work(
     """The findings about slow hosts and links with their causes corrected for the hosts' CPU load, and those about values that were
     slow only in the first measurement.
     """
-    found, loads = judged(records), RecordedLoads(records, hosts)
-    slow = {node for one in found for node in one.subject.split(LINK)}
-    yield from (loads.weighed(one, slow, metric="bandwidth_gbps") for one in found)
+    findings, loads = judged(records), RecordedLoads(records, hosts)
+    slow = {node for finding in findings for node in finding.subject.split(LINK)}
+    yield from (loads.weighed(finding, slow, metric="bandwidth_gbps") for finding in findings)
     if first_rows(records, "bandwidth_gbps"):
         before = [replace(record, metrics=first_of(record.metrics)) for record in records]
-        yield from intermittent(found, judged(before), RecordedLoads(before, hosts))
+        yield from intermittent(findings, judged(before), RecordedLoads(before, hosts))
 
 
 def _incomplete(
@@ -95,27 +95,27 @@ def judge_reachability(
 ) -> Iterator[Finding]:
     """Which hosts are cut off, which never answered, and which links are down. `first` is the node at which the ranks meet."""
     heard = {record.subject for record in records}
-    why: dict[Cell, str] = {}
+    reasons: dict[Cell, str] = {}
     for record in records:
-        why.update({(record.subject, peer): said for peer, said in _texts(record, "failures")})
-    down = {cell for cell, said in why.items() if said != "ok"}
+        reasons.update({(record.subject, peer): reason for peer, reason in _texts(record, "failures")})
+    down = {cell for cell, reason in reasons.items() if reason != "ok"}
     towards: dict[str, list[Cell]] = {}
     for cell in down:
         towards.setdefault(cell[1], []).append(cell)
     for peer in sorted(towards.keys() - (heard & alive)):
-        yield _evidence(REACHABILITY, peer, f"did not answer: {_reasons(why, towards[peer])}")
+        yield _evidence(REACHABILITY, peer, f"did not answer: {_reasons(reasons, towards[peer])}")
     down = {cell for cell in down if cell[1] in heard and cell[1] in alive}
     refused = {cell for record in records for cell in _refused(record)} & down
     for peer in sorted({b for _, b in refused}):
         yield _evidence(REACHABILITY, peer, "did not start its responder in time (connection refused)")
-    yield from _unreached(down - refused, set(why), why, max_unfit_fraction)
+    yield from _unreached(down - refused, set(reasons), reasons, max_unfit_fraction)
     for record in records:
         met = record.metrics.get("rendezvous")
-        if met != "ok" and first in heard and why.get((record.subject, first), "ok") == "ok":
-            said = f"reaches {first}, but not its rendezvous port: {met}"
+        if met != "ok" and first in heard and reasons.get((record.subject, first), "ok") == "ok":
+            message = f"reaches {first}, but not its rendezvous port: {met}"
             remedy = "Free the port, or open it in the firewall or security group."
             yield Finding(
-                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, record.subject, said, record.evidence, remedy,
+                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, record.subject, message, record.evidence, remedy,
                 is_predicate=True,
             )  # fmt: skip
 
@@ -127,42 +127,42 @@ def _refused(record: Observation) -> Iterator[Cell]:
 
 
 def _unreached(
-    down: set[Cell], cells: set[Cell], why: Mapping[Cell, str], max_unfit_fraction: float
+    down: set[Cell], cells: set[Cell], reasons: Mapping[Cell, str], max_unfit_fraction: float
 ) -> Iterator[Finding]:
     hosts, links = blame(down, cells)
     nodes, of_host, of_link = {a for cell in cells for a in cell}, *by_end_and_link(down)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
-        said = f"{len(hosts)} of {len(nodes)} nodes are unreachable from most others: suspect the network, not a single node"
+        note = f"{len(hosts)} of {len(nodes)} nodes are unreachable from most others: suspect the network, not a single node"
         remedy = "Check routes, firewall and security group (it must allow all traffic to and from itself)."
-        text = _cells_text(sorted(down), why)
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, said, text, remedy)
+        text = _cells_text(sorted(down), reasons)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, note, text, remedy)
         return
     for host in hosts:
         mine = sorted(of_host[host])
         direction = _direction(host, mine)
-        said = f"has no connections {direction.value} its peers ({_reasons(why, mine)}), while the other nodes reach each other"
+        note = f"has no connections {direction.value} its peers ({_reasons(reasons, mine)}), while the other nodes reach each other"
         cause = Cause.HARDWARE if direction is FaultDirection.BOTH else Cause.CONFIGURATION
         yield Finding(
-            Level.FAIL, cause, REACHABILITY, host, said, _cells_text(mine, why),
+            Level.FAIL, cause, REACHABILITY, host, note, _cells_text(mine, reasons),
             "Check this node's cable, NIC and switch port, and its firewall or security group.",
             is_predicate=True,
         )  # fmt: skip
     if len(links) > max(MOST_LINKS, len(nodes)):
-        said = f"{len(links)} pairs of {len(nodes)} nodes do not reach each other, and no single node explains it: suspect the network"
-        text = _cells_text(sorted(cell for link in links for cell in of_link[link]), why)
+        note = f"{len(links)} pairs of {len(nodes)} nodes do not reach each other, and no single node explains it: suspect the network"
+        text = _cells_text(sorted(cell for link in links for cell in of_link[link]), reasons)
         remedy = "Check switches, routes, firewall and security group; the evidence names the pairs."
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, said, text, remedy)
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, note, text, remedy)
         return
     for link in sorted(links):
         a, b = link
-        said = f"does not work: {_reasons(why, of_link[link])}, although both run"
+        note = f"does not work: {_reasons(reasons, of_link[link])}, although both run"
         remedy = (
             "Check the path between the two: switch, route, firewall or security group (both directions)."
         )
         # If one direction works, the cable works: the reason is a filter, or a node that started late.
         both = (a, b) in down and (b, a) in down
         cause = Cause.HARDWARE if both else Cause.CONFIGURATION
-        yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy, is_predicate=True)
+        yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", note, "", remedy, is_predicate=True)
 
 
 def judge_pairs(
@@ -174,13 +174,13 @@ def judge_pairs(
 ) -> Iterator[Finding]:
     """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or below `slow_ratio` of the upper quartile."""
     speed: dict[Cell, float] = {}
-    for row in records:
-        for peer, value in _numbers(row, "bandwidth_gbps"):
+    for item in records:
+        for peer, value in _numbers(item, "bandwidth_gbps"):
             if value is not None:
-                speed[row.subject, peer] = value
+                speed[item.subject, peer] = value
             elif peer in alive:
                 yield _evidence(
-                    PAIRS, f"{row.subject}{LINK}{peer}", f"gave no bandwidth when {row.subject} measured it"
+                    PAIRS, f"{item.subject}{LINK}{peer}", f"gave no bandwidth when {item.subject} measured it"
                 )
     if not speed:
         return
@@ -257,12 +257,12 @@ def list_of(record: Observation, name: str) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else ()
 
 
-def _reasons(why: Mapping[Cell, str], cells: Iterable[Cell]) -> str:
-    return " and ".join(sorted({why[cell] for cell in cells})) or "no answer"
+def _reasons(reasons: Mapping[Cell, str], cells: Iterable[Cell]) -> str:
+    return " and ".join(sorted({reasons[cell] for cell in cells})) or "no answer"
 
 
-def _cells_text(cells: Sequence[Cell], why: Mapping[Cell, str]) -> str:
-    return clip("\n".join(f"{a} -> {b}: {why[a, b]}" for a, b in cells))[0]
+def _cells_text(cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> str:
+    return clip("\n".join(f"{a} -> {b}: {reasons[a, b]}" for a, b in cells))[0]
 
 
 def _speeds(cells: set[Cell], speed: Mapping[Cell, float]) -> str:

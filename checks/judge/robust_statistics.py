@@ -60,7 +60,7 @@ def qn(values: Sequence[float]) -> float:
     if many < 2:
         raise ValueError("the spread of fewer than two values")
     half = many // 2 + 1
-    ordered = sorted(abs(one - other) for one, other in combinations(values, 2))
+    ordered = sorted(abs(first - other) for first, other in combinations(values, 2))
     factor = QN_FACTORS[many - 2] if many <= 9 else many / (many + (1.4 if many % 2 else 3.8))
     return factor * QN_SCALE * ordered[half * (half - 1) // 2 - 1]
 

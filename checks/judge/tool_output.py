@@ -38,36 +38,36 @@ class Judged:
     verdict: Verdict
     held: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    told: tuple[DecodedTable, ...] = ()
+    tables: tuple[DecodedTable, ...] = ()
 
 
 def judge(reading: Reading, policy: Policy, facts: Facts, options: ReadOptions, data: bytes) -> Judged:
     """The verdict on the output that was read; `data` is the input, whose digest the verdict contains."""
-    facts = facts.of(options.declared) if options.declared is not None else facts
+    facts = facts.merged(options.declared) if options.declared is not None else facts
     findings = [*_about_policy(policy, facts, options), *_unread(reading)]
     held, left_out = [], list(reading.left_out)
-    for part in reading.parts:
-        line = policy.checks.get(part.check, ABOUT_JOBS.get(part.check))
+    for check_data in reading.checks:
+        line = policy.checks.get(check_data.check, ABOUT_JOBS.get(check_data.check))
         if line is None:
-            message = f"policy {policy.name!r} has no entry for {part.check}"
-            remedy = f"Name a policy that judges {part.check} with --policy."
-            findings.append(_missing(message, remedy, check=part.check))
+            message = f"policy {policy.name!r} has no entry for {check_data.check}"
+            remedy = f"Name a policy that judges {check_data.check} with --policy."
+            findings.append(_missing(message, remedy, check=check_data.check))
             continue
-        fitting, beside = _sorted(part, line, options)
-        left_out += beside
-        held.append(f"{part.check} ({len(fitting)} rule{'' if len(fitting) == 1 else 's'})")
-        findings += _findings(part, replace(line, rules=fitting), facts, options)
+        fitting, skipped = _sorted(check_data, line, options)
+        left_out += skipped
+        held.append(f"{check_data.check} ({len(fitting)} rule{'' if len(fitting) == 1 else 's'})")
+        findings += _findings(check_data, replace(line, rules=fitting), facts, options)
     findings += _unreported(reading, policy)
-    told = matrix_file.decoded_tables(reading, options, policy.max_unfit_fraction)
-    findings += matrix_file.findings(reading, told, options)
-    left_out += (matrix_file.ALIKE,) if told and options.floor is None else ()
-    parts = len(reading.parts) + len(reading.tables)
-    if not parts and not reading.unread:
+    tables = matrix_file.decoded_tables(reading, options, policy.max_unfit_fraction)
+    findings += matrix_file.findings(reading, tables, options)
+    left_out += (matrix_file.ALIKE,) if tables and options.floor is None else ()
+    count = len(reading.checks) + len(reading.tables)
+    if not count and not reading.unread:
         remedy = "Give output of one of the kinds that `prelaunch explain --help` lists."
         findings.append(_missing("the output contains nothing that a check measures", remedy))
-    seen = Count(parts, max(parts + len(reading.unread), 1))
-    verdict = _conclude(findings, replace(NOTHING, checks=seen), policy, facts, data)
-    return Judged(verdict, tuple(held), tuple(dict.fromkeys(left_out)), told)
+    checks = Count(count, max(count + len(reading.unread), 1))
+    verdict = _conclude(findings, replace(NOTHING, checks=checks), policy, facts, data)
+    return Judged(verdict, tuple(held), tuple(dict.fromkeys(left_out)), tables)
 
 
 def unread(reason: str, policy: Policy, facts: Facts, data: bytes, remedy: str = WHOLE) -> Judged:
@@ -76,8 +76,8 @@ def unread(reason: str, policy: Policy, facts: Facts, data: bytes, remedy: str =
 
 
 def _unread(reading: Reading) -> Iterator[Finding]:
-    for why in reading.unread:
-        yield _missing(str(why), "" if isinstance(why, Complete) else reading.remedy)
+    for reason in reading.unread:
+        yield _missing(str(reason), "" if isinstance(reason, Complete) else reading.remedy)
 
 
 def _sorted(
@@ -105,8 +105,8 @@ def _findings(end: CheckData, line: CheckPolicy, facts: Facts, options: ReadOpti
         yield _missing(
             "no rule of the policy could be applied to this output", remedy, end.evidence, end.check
         )
-    kind = options.declared.instance_type if options.declared else ""
-    context = RuleContext(facts.instances.get(kind), facts.absent(kind, end.check), options.declared, facts)
+    name = options.declared.instance_type if options.declared else ""
+    context = RuleContext(facts.instances.get(name), facts.absent(name, end.check), options.declared, facts)
     for rule in line.rules:
         value = end.metrics[rule.metric]
         if value == ():
@@ -123,15 +123,15 @@ def _lines(endpoint: CheckData, rule: Rule, elements: Sequence[str]) -> str:
     """The lines that a finding comes from. If each element of an array has a line, these are the lines of the elements that it
     names.
     """
-    said = endpoint.lines.get(rule.metric, "") or endpoint.evidence
-    value, each, lines = endpoint.metrics[rule.metric], endpoint.metrics.get(rule.each), said.splitlines()
+    output = endpoint.lines.get(rule.metric, "") or endpoint.evidence
+    value, each, lines = endpoint.metrics[rule.metric], endpoint.metrics.get(rule.each), output.splitlines()
     if not isinstance(value, tuple) or len(lines) != len(value):
-        return said
+        return output
     labels = (
         each if isinstance(each, tuple) and len(each) == len(value) else [f"[{n}]" for n in range(len(value))]
     )
-    named = [text for text, label in zip(lines, labels, strict=True) if str(label) in elements]
-    return "\n".join(named) or said
+    chosen = [text for text, label in zip(lines, labels, strict=True) if str(label) in elements]
+    return "\n".join(chosen) or output
 
 
 def _holes(endpoint: CheckData, ruled: frozenset[str]) -> Iterator[Finding]:
@@ -161,10 +161,10 @@ def _conclude(
     findings: list[Finding], coverage: Coverage, policy: Policy, facts: Facts, data: bytes
 ) -> Verdict:
     digests = Digests(digest(data), policy.digest, facts.digest, None, ENGINE)
-    made = conclude(findings, coverage, policy, 1, digests, None)
-    order = {finding: index for index, finding in enumerate([*made.findings, *findings])}
-    ordered = sorted(made.findings, key=lambda f: (-f.level.rank, f.cause is Cause.EVIDENCE, order[f]))
-    return replace(made, findings=tuple(ordered), condemned=())  # the node is unknown, so none is condemned
+    result = conclude(findings, coverage, policy, 1, digests, None)
+    order = {finding: index for index, finding in enumerate([*result.findings, *findings])}
+    ordered = sorted(result.findings, key=lambda f: (-f.level.rank, f.cause is Cause.EVIDENCE, order[f]))
+    return replace(result, findings=tuple(ordered), condemned=())  # the node is unknown, so none is condemned
 
 
 def _missing(message: str, remedy: str, evidence: str = "", check: str = ITSELF) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -68,47 +69,47 @@ def decide(
     A baseline only adds findings, with one exception: if it has a band, the finding "no baseline" is dropped. `report_digest` is the
     SHA-256 of the bytes from which the report was loaded; without it the digest of the report's own JSON is used.
     """
-    facts, whole = facts.of(report.declared), policy
+    facts, whole = facts.merged(report.declared), policy
     policy = policy.for_machines(report.declared)
     sound = evidence.weigh(report, policy, facts, certificates.in_report(report, whole, facts.digest))
     findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
     # Otherwise its rules say nothing about these machines.
     fits = facts.are_for(policy.instance_types, report.declared)
-    versions = driver_age.of_nodes(report, sound.rows)
-    gaps = driver_age.gaps(versions, sound.rows, policy, facts, report.declared.instance_type) if fits else ()
+    versions = driver_age.of_nodes(report, sound.records)
+    instance_type = report.declared.instance_type
+    gaps = driver_age.gaps(versions, sound.records, policy, facts, instance_type) if fits else ()
     findings += driver_age.findings(gaps, versions)
     hosts = cpu_contention.machines_of(report.nodes)
-    chances = combined.chances(policy.false_names, policy, sound.rows)
+    chances = combined.chances(policy.false_names, policy, sound.records)
     for planned in report.plan if fits else ():
-        rows, line = sound.rows.get(planned.check, ()), policy.checks.get(planned.check)
+        records, line = sound.records.get(planned.check, ()), policy.checks.get(planned.check)
         if planned.skip is None and line is not None:
-            instance_type = report.declared.instance_type
             absent = facts.absent(instance_type, planned.check)
             unreported = driver_age.by_subject(gaps, planned.check)
             context = RuleContext(
                 facts.instances.get(instance_type), absent, report.declared, facts, unreported, hosts, chances
             )
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
-            findings += apply.apply(planned.check, line, rows, subjects, context)
-    findings += reachability.judge(report, sound.rows, policy)
-    findings += culprit.judge(report, sound.rows, policy, facts)
+            findings += apply.apply(planned.check, line, records, subjects, context)
+    findings += reachability.judge(report, sound.records, policy)
+    findings += culprit.judge(report, sound.records, policy, facts)
     findings += topology.judge(report)
     suspected = silent.judge(report, policy)
-    findings = [f for f in findings if not any(one.covers(f) for one in suspected)]
-    for one in suspected:
-        findings = [one.marked(finding) for finding in findings]
-    findings += [one.finding for one in suspected]
-    findings += opened_before.judge(report, sound.rows, findings)
+    findings = [f for f in findings if not any(suspect.covers(f) for suspect in suspected)]
+    for suspect in suspected:
+        findings = [suspect.marked(finding) for finding in findings]
+    findings += [suspect.finding for suspect in suspected]
+    findings += opened_before.judge(report, sound.records, findings)
     report_digest = report_digest or digest(dump(report))
     if baseline is not None:
         findings = [
-            *baselines.without_answered(findings, report, sound.rows, policy, baseline, report_digest)
+            *baselines.without_answered(findings, report, sound.records, policy, baseline, report_digest)
         ]
-        findings += baselines.judge(report, sound.rows, policy, baseline)
+        findings += baselines.judge(report, sound.records, policy, baseline)
     learned = None if baseline is None else digest(dump_plain(baseline))
     digests = Digests(report_digest, whole.digest, facts.digest, learned, ENGINE)
-    said = [one.finding for one in suspected]
-    called = [_called(finding) for finding in consequences.marked(findings, report, policy, said)]
+    suspects = [suspect.finding for suspect in suspected]
+    called = [_called(finding) for finding in consequences.marked(findings, report, policy, suspects)]
     return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report, suspected))
 
 
@@ -141,8 +142,8 @@ def conclude(
     """The answer that follows from the findings, the most serious first."""
     said_so = any(f.level is not Level.PASS and f.cause is Cause.EVIDENCE for f in findings)
     failed = any(f.level is Level.FAIL for f in findings)
-    parts = {"nodes": coverage.nodes, "GPUs": coverage.gpus, "ranks": coverage.ranks}
-    short = [f"{c.observed} of {c.required} {name}" for name, c in parts.items() if c.observed < c.required]
+    counts = {"nodes": coverage.nodes, "GPUs": coverage.gpus, "ranks": coverage.ranks}
+    short = [f"{c.observed} of {c.required} {name}" for name, c in counts.items() if c.observed < c.required]
     if (short and not failed) or (not coverage.complete and not said_so):
         checks = f"{coverage.checks.observed} of {coverage.checks.required} observations that are required"
         reason = f"the report has sound observations of {' and '.join(short) or checks}"
@@ -150,9 +151,11 @@ def conclude(
         findings = [*findings, _of_cluster("report", Cause.EVIDENCE, reason, remedy)]
     ordered = sorted(set(findings), key=order or _severity)
     level = worst([finding.level for finding in ordered])
-    bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE and _is_node(f.subject))
-    condemned = tuple(sorted({node_of(f.subject) for f in bad}, key=natural))
-    brake = len(condemned) > max(1.0, policy.max_unfit_fraction * nodes)
+    bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE)
+    pairs = {(f.check, node_of(f.subject)) for f in bad if f.subject != CLUSTER and LINK not in f.subject}
+    condemned = tuple(sorted({node for _, node in pairs}, key=natural))
+    alike = max(Counter(check for check, _ in pairs).values(), default=0)
+    brake = alike > max(1.0, policy.max_unfit_fraction * nodes)
     return Verdict(
         level, _answer(level, ordered, policy), coverage, tuple(ordered), condemned, brake, digests
     )
@@ -160,12 +163,12 @@ def conclude(
 
 def failed_nodes(verdict: Verdict) -> dict[str, str]:
     """The nodes that failed, each with the first reason. What could not be told is no failure; of a bad link both ends are."""
-    found = dict[str, str]()
+    reasons = dict[str, str]()
     for finding in verdict.findings:
         if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
             for end in finding.subject.split(LINK):
-                found.setdefault(node_of(end), spoken(finding))
-    return {node: why for node, why in found.items() if node != CLUSTER}
+                reasons.setdefault(node_of(end), spoken(finding))
+    return {node: reason for node, reason in reasons.items() if node != CLUSTER}
 
 
 def _called(finding: Finding) -> Finding:
@@ -176,15 +179,11 @@ def _called(finding: Finding) -> Finding:
 
 def _answer(level: Level, findings: list[Finding], policy: Policy) -> Answer:
     if level is Level.FAIL:
-        known = any(f.level is Level.FAIL and f.cause is not Cause.EVIDENCE for f in findings)
-        return Answer.NO_GO if known else Answer.CANNOT_TELL
+        has_fault = any(f.level is Level.FAIL and f.cause is not Cause.EVIDENCE for f in findings)
+        return Answer.NO_GO if has_fault else Answer.CANNOT_TELL
     if level is Level.WARN and policy.on_warn is not OnWarn.GO:
         return Answer.ASK if policy.on_warn is OnWarn.ASK else Answer.NO_GO
     return Answer.GO
-
-
-def _is_node(subject: str) -> bool:
-    return subject != CLUSTER and LINK not in subject
 
 
 def _severity(finding: Finding) -> tuple[object, ...]:
@@ -198,7 +197,7 @@ class _Order:
     """
 
     def __init__(self, report: Report, suspected: Sequence[silent.Suspected] = ()) -> None:
-        self.suspected = {one.finding for one in suspected}
+        self.suspected = {suspect.finding for suspect in suspected}
         self.silent = _silent(report)
         self.turn = {planned.check: index for index, planned in enumerate(report.plan)}
         # If some nodes reported, those that did not are what is wrong; if none did, what is said of the whole job is.
@@ -233,12 +232,12 @@ class _Order:
 
 def _silent(report: Report) -> frozenset[str]:
     """Ranks that wrote nothing about a check that their peers at least started."""
-    parts = by_check(report.observations).values()
-    errored = [rows for rows in parts if any("/" in subject for subject in _errored(rows))]
+    tables = by_check(report.observations).values()
+    errored = [table for table in tables if any("/" in subject for subject in _errored(table))]
     if not errored:
         return frozenset()
-    ranks = frozenset().union(*map(_ranks, parts))
-    return frozenset().union(*(ranks - _ranks(rows) for rows in errored))
+    ranks = frozenset().union(*map(_ranks, tables))
+    return frozenset().union(*(ranks - _ranks(table) for table in errored))
 
 
 def _ranks(records: CheckTable) -> frozenset[str]:
@@ -253,17 +252,17 @@ def _errored(records: CheckTable) -> frozenset[str]:
 
 
 def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterator[Finding]:
-    kind, instance = declared.instance_type, facts.instances.get(declared.instance_type)
+    name, instance = declared.instance_type, facts.instances.get(declared.instance_type)
     if not facts.are_for(policy.instance_types, declared):
-        message = f"policy {policy.name!r} {not_for(policy.instance_types, kind)}"
+        message = f"policy {policy.name!r} {not_for(policy.instance_types, name)}"
         yield _of_cluster(
             "policy", Cause.EVIDENCE, message, "Choose a policy whose instance_types contain this type."
         )
     if instance is None:
-        message = f"unknown instance type {kind!r}"
+        message = f"unknown instance type {name!r}"
         yield _of_cluster("facts", Cause.EVIDENCE, message, "Correct the declared instance type.")
     elif declared.machine is not None and instance.provenance != DECLARED:
-        message = f"{kind} is a known instance type, and was described as if it were none"
+        message = f"{name} is a known instance type, and was described as if it were none"
         remedy = "Leave [cluster.machine] out of the gate file, or choose a name of your own for the type."
         yield _of_cluster("facts", Cause.EVIDENCE, message, remedy)
     elif declared.ranks_per_node < declared.gpus_per_node:
@@ -271,7 +270,7 @@ def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterato
         remedy = "Set ranks_per_node to the number of GPUs (one rank per GPU)."
         yield _of_cluster("facts", Cause.CONFIGURATION, message, remedy)
     elif instance.gpus != declared.gpus_per_node:
-        message = f"{declared.gpus_per_node} GPUs per node are declared, but {kind} has {instance.gpus}"
+        message = f"{declared.gpus_per_node} GPUs per node are declared, but {name} has {instance.gpus}"
         yield _of_cluster("facts", Cause.CONFIGURATION, message, "Correct gpus_per_node.")
 
 

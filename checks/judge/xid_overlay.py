@@ -78,15 +78,15 @@ class _Table:
 @lru_cache(maxsize=1)
 def table() -> dict[Overlay, tuple[OverlayRow, ...]]:
     """The shipped rows of each overlay. NVIDIA's has none, because an overlay is applied on top of NVIDIA's catalogue."""
-    rows = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "overlays")).overlays
-    return {overlay: tuple(record for record in rows if record.overlay is overlay) for overlay in Overlay}
+    records = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "overlays")).overlays
+    return {overlay: tuple(record for record in records if record.overlay is overlay) for overlay in Overlay}
 
 
 def row_of(code: int, overlay: Overlay) -> OverlayRow | None:
     """The overlay's row for a code; None if it has none."""
-    rows = table()[overlay]
-    named = next((record for record in rows if code in record.codes), None)
-    return named or next((record for record in rows if not record.codes), None)
+    records = table()[overlay]
+    match = next((record for record in records if code in record.codes), None)
+    return match or next((record for record in records if not record.codes), None)
 
 
 @dataclass(frozen=True)
@@ -96,32 +96,33 @@ class XidAnswer:
     level: Level
     action: Action
     speaks: bool
-    why: str
+    reason: str
     source: str
 
 
-def answer(told: IncidentRow, overlay: Overlay) -> XidAnswer:
+def answer(xid: IncidentRow, overlay: Overlay) -> XidAnswer:
     """The overlay's own answer, even if it is milder than the level that is used."""
-    row = row_of(told.code, overlay) if told.code and told.need is not Need.UNREAD else None
-    if row is None:
-        return XidAnswer(told.need.level, told.action, overlay is Overlay.NVIDIA, told.reason, told.source)
-    action = row.action or (told.action if told.action is not Action.NONE else Action.CONTACT)
-    level = row.level
-    if level is Level.FAIL and mended(action, told.since):
+    record = row_of(xid.code, overlay) if xid.code and xid.need is not Need.UNREAD else None
+    if record is None:
+        return XidAnswer(xid.need.level, xid.action, overlay is Overlay.NVIDIA, xid.reason, xid.source)
+    action = record.action or (xid.action if xid.action is not Action.NONE else Action.CONTACT)
+    level = record.level
+    if level is Level.FAIL and mended(action, xid.since):
         level = Level.WARN
-    return XidAnswer(level, action, True, row.says, f"{row.provenance.source}; {row.provenance.conditions}")
+    source = f"{record.provenance.source}; {record.provenance.conditions}"
+    return XidAnswer(level, action, True, record.says, source)
 
 
 def seen_by(incident: IncidentRow, overlay: Overlay) -> IncidentRow:
     """The incident as the overlay judges it."""
-    said = answer(incident, overlay)
-    reason = f"{overlay.value}: {said.why}"
-    if overlay is Overlay.NVIDIA or not said.speaks:
+    reply = answer(incident, overlay)
+    reason = f"{overlay.value}: {reply.reason}"
+    if overlay is Overlay.NVIDIA or not reply.speaks:
         return incident
-    if incident.need is Need.ACT and said.level is not Level.FAIL:
+    if incident.need is Need.ACT and reply.level is not Level.FAIL:
         return replace(incident, reason="; ".join(filter(None, (incident.reason, reason))))
-    need = _need(said, incident)
-    return replace(incident, need=need, action=said.action, reason=reason, source=said.source)
+    need = _need(reply, incident)
+    return replace(incident, need=need, action=reply.action, reason=reason, source=reply.source)
 
 
 def judge(
@@ -133,11 +134,11 @@ def judge(
     if line.overlay is not Overlay.NVIDIA and not _is_silent(records):
         yield from (_blind(record, line) for record in records if whole(record.metrics) is None)
         held = [_recounted(record, line.overlay) for record in records]
-    found = list(apply(held))
-    spoke = {record.subject: record for record in records} if found else {}
-    for finding in found:
-        told = whole(spoke[finding.subject].metrics) if finding.subject in spoke else None
-        yield _worded(finding, [seen_by(one, line.overlay) for one in told or ()], generation)
+    findings = list(apply(held))
+    spoke = {record.subject: record for record in records} if findings else {}
+    for finding in findings:
+        xids = whole(spoke[finding.subject].metrics) if finding.subject in spoke else None
+        yield _worded(finding, [seen_by(xid, line.overlay) for xid in xids or ()], generation)
 
 
 def _is_silent(records: Sequence[Observation]) -> bool:
@@ -160,39 +161,38 @@ def _all_zero(column: Sequence[object]) -> bool:
     return set(map(type, column)) <= {int} and column.count(0) == len(column)
 
 
-def _need(said: XidAnswer, told: IncidentRow) -> Need:
-    if said.level is Level.FAIL:
+def _need(reply: XidAnswer, xid: IncidentRow) -> Need:
+    if reply.level is Level.FAIL:
         return Need.ACT
-    if said.level is Level.PASS:
+    if reply.level is Level.PASS:
         return Need.ROUTINE
-    if told.since is not Since.NOTHING and mended(said.action, told.since) and said.action is not Action.NONE:
+    if xid.since is not Since.NOTHING and mended(reply.action, xid.since) and reply.action is not Action.NONE:
         return Need.HANDLED
-    return Need.APPLICATION if told.need is Need.APPLICATION else Need.SUPPORT
+    return Need.APPLICATION if xid.need is Need.APPLICATION else Need.SUPPORT
 
 
 def _recounted(record: Observation, overlay: Overlay) -> Observation:
     """The row with each GPU's lines counted by the overlay's answers; unchanged if its list of incidents is not complete."""
-    told = whole(record.metrics)
-    if not told:
+    xids = whole(record.metrics)
+    if not xids:
         return record
-    return replace(
-        record, metrics={**record.metrics, **_counts(record.metrics, [seen_by(one, overlay) for one in told])}
-    )
+    counts = _counts(record.metrics, [seen_by(xid, overlay) for xid in xids])
+    return replace(record, metrics={**record.metrics, **counts})
 
 
 def _counts(metrics: Mapping[str, Value], incidents: Sequence[IncidentRow]) -> dict[str, Value]:
     tally = Counter[tuple[str, Need]]()
-    for one in incidents:
-        tally[one.gpu, one.need] += one.count
+    for incident in incidents:
+        tally[incident.gpu, incident.need] += incident.count
     return {need.value: tuple(tally[str(gpu), need] for gpu in _gpus(metrics)) for need in NEEDS}
 
 
 def whole(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None:
     """The incidents, if they account for every line that was counted; a missing one could not be judged."""
-    told = incidents_of(metrics)
-    if told is None or not {one.gpu for one in told} <= set(map(str, _gpus(metrics))):
+    xids = incidents_of(metrics)
+    if xids is None or not {xid.gpu for xid in xids} <= set(map(str, _gpus(metrics))):
         return None
-    return told if _counts(metrics, told).items() <= metrics.items() else None
+    return xids if _counts(metrics, xids).items() <= metrics.items() else None
 
 
 def _gpus(metrics: Mapping[str, Value]) -> tuple[object, ...]:
@@ -209,28 +209,27 @@ def _blind(record: Observation, line: CheckPolicy) -> Finding:
 
 def _worded(finding: Finding, incidents: Sequence[IncidentRow], generation: str) -> Finding:
     """The message of a finding about a count: the GPUs, what is called for, and the rows that say so."""
-    meant = [one for one in incidents if one.need.value == finding.metric]
+    meant = [incident for incident in incidents if incident.need.value == finding.metric]
     if not meant:
         return finding
-    meant.sort(key=lambda one: ACTIONS.index(one.action), reverse=True)
-    said = [f"{one}{_odd(one, generation)}" for one in meant[:MOST_INCIDENTS]]
+    meant.sort(key=lambda incident: ACTIONS.index(incident.action), reverse=True)
+    texts = [f"{incident}{_odd(incident, generation)}" for incident in meant[:MOST_INCIDENTS]]
     more = [f"and {len(meant) - MOST_INCIDENTS} more"] if len(meant) > MOST_INCIDENTS else []
-    sources = dict.fromkeys(one.source for one in meant[:MOST_INCIDENTS] if one.source)
-    worded = replace(
-        finding, message="; ".join([*said, *more])[:MESSAGE], source="; ".join(sources) or finding.source
-    )
+    sources = dict.fromkeys(incident.source for incident in meant[:MOST_INCIDENTS] if incident.source)
+    message, source = "; ".join([*texts, *more])[:MESSAGE], "; ".join(sources) or finding.source
+    worded = replace(finding, message=message, source=source)
     if meant[0].need in KEPT_NEEDS:
         return worded
     action = meant[0].action
-    gpus = dict.fromkeys(one.gpu for one in meant if one.action is action)
+    gpus = dict.fromkeys(incident.gpu for incident in meant if incident.action is action)
     return replace(worded, remedy=_remedy(meant), action=action, elements=tuple(gpus))
 
 
 def _odd(incident: IncidentRow, generation: str) -> str:
-    row = catalogue().get(incident.code)
-    if row is None or not is_odd(incident.code, generation):
+    record = catalogue().get(incident.code)
+    if record is None or not is_odd(incident.code, generation):
         return ""
-    if not row.generations:
+    if not record.generations:
         return f" [odd: the catalogue lists it for none of {', '.join(GENERATIONS).upper()}]"
     return (
         f" [odd: the catalogue does not list it for {generation.upper()}; check the declared instance type]"
@@ -239,10 +238,10 @@ def _odd(incident: IncidentRow, generation: str) -> str:
 
 def _remedy(meant: Sequence[IncidentRow]) -> str:
     """What to do for each action that is called for, the most serious first."""
-    said = []
-    for action in dict.fromkeys(one.action for one in meant):
-        named = (_PCI.search(one.gpu) for one in meant if one.action is action)
-        resets = dict.fromkeys(f"nvidia-smi --gpu-reset -i {found[0]}" for found in named if found)
+    texts = []
+    for action in dict.fromkeys(incident.action for incident in meant):
+        matches = (_PCI.search(incident.gpu) for incident in meant if incident.action is action)
+        resets = dict.fromkeys(f"nvidia-smi --gpu-reset -i {match[0]}" for match in matches if match)
         typed = ", ".join(list(resets)[:8]) or "nvidia-smi --gpu-reset -i GPU"
-        said.append(REMEDIES[action].replace("{resets}", typed))
-    return " ".join(said)
+        texts.append(REMEDIES[action].replace("{resets}", typed))
+    return " ".join(texts)

@@ -30,7 +30,7 @@ class Growth:
         """Whether the driver has the counter, which one of the two looks shows."""
         return name in self.after or name in self.before
 
-    def of(self, names: Sequence[str]) -> int | None:
+    def total(self, names: Sequence[str]) -> int | None:
         """How much the counters grew together; None if one of them cannot be compared, or a look shows none at all."""
         if not self.before or not self.after:
             return None

@@ -180,7 +180,7 @@ def _number(path: Path) -> int:
 
 def _table(path: Path) -> dict[str, int]:
     lines = (line.split() for line in (_text(path) or "").splitlines())
-    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
+    return {fields[0]: int(fields[1]) for fields in lines if len(fields) == 2 and fields[1].isdigit()}
 
 
 def _integer(text: str, path: Path) -> int:

@@ -76,7 +76,7 @@ def between(first: Sample | None, last: Sample | None, load: float, mhz: float |
     return Contention(
         cpus=last.cpus,
         load=load,
-        taken=min(1.0, others + stolen),
+        used=min(1.0, others + stolen),
         idle=_share(last.idle - first.idle, whole),
         stolen=stolen,
         throttled=_share(*_grown(first, last)),

@@ -49,10 +49,10 @@ class ForkedChild:
     """A fork of the server. The server, which is its parent, says its number and later how it ended."""
 
     def __init__(
-        self, words: Sequence[str], answers: socket.socket, output: IO[bytes], timeout_s: float
+        self, argv: Sequence[str], answers: socket.socket, output: IO[bytes], timeout_s: float
     ) -> None:
         """Raises TimeoutError if the server does not fork in time, ConnectionError if it has ended."""
-        self._words, self._answers = words, answers
+        self._words, self._answers = argv, answers
         self.stdout: IO[bytes] | None = output
         self.returncode: int | Any = None
         number = self._number(timeout_s)
@@ -102,14 +102,14 @@ class ForkServer:
                 argv, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True, env=environ
             )
 
-    def start(self, words: Sequence[str], timeout_s: float) -> Child:
+    def start(self, argv: Sequence[str], timeout_s: float) -> Child:
         """A process of its own session that runs main(words). Its output is a pipe.
 
         Raises TimeoutError if the server, which may still import its module, does not fork in time; otherwise OSError.
         """
         with contextlib.suppress(ConnectionError):
-            return self.fork(words, timeout_s)
-        return started(own_packages.module(self._module, *words))
+            return self.fork(argv, timeout_s)
+        return started(own_packages.module(self._module, *argv))
 
     def close(self) -> None:
         """End the server, and with it what it started."""
@@ -124,14 +124,14 @@ class ForkServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._server.wait(STOP_S)
 
-    def fork(self, words: Sequence[str], timeout_s: float) -> Child:
+    def fork(self, argv: Sequence[str], timeout_s: float) -> Child:
         """The server starts a process as in `start`, without a substitute. Raises ConnectionError where the server has ended."""
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
         try:
             handles = array.array("i", (write, theirs.fileno()))
             self._requests.sendmsg(
-                [json.dumps(list(words)).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handles)]
+                [json.dumps(list(argv)).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handles)]
             )
         except BaseException:
             ours.close()
@@ -143,7 +143,7 @@ class ForkServer:
         output = os.fdopen(read, "rb")
         self._waiting.append(ours)
         try:
-            return ForkedChild(words, ours, output, timeout_s)
+            return ForkedChild(argv, ours, output, timeout_s)
         except BaseException:
             ours.close()
             output.close()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from checks.documents.report import NODE_REPORT_BYTES, NodeReport, clip, digest, dump_plain
 from checks.model import EVIDENCE_BYTES, ErrorKind, Node, Observation, Outcome, node_of
@@ -46,9 +47,9 @@ class ReportJournal:
             self.report = dataclasses.replace(self.report, observations=(*self.report.observations, *added))
             self.write()
 
-    def finish(self, complete: bool) -> None:
-        """The last write. Raises JournalError."""
-        node: Node = dataclasses.replace(self.report.node, complete=complete)
+    def finish(self, **changes: Any) -> None:
+        """The last write, with these changes of the node. Raises JournalError."""
+        node: Node = dataclasses.replace(self.report.node, **changes)
         self.report = dataclasses.replace(self.report, node=node)
         self.write()
 

@@ -110,8 +110,8 @@ class NodeContext:
             scratch=self.scratch,
             timeout_s=self.timeout_s(check),
             options=chosen,
-            place=rank,
-            instance=builtin().of(self.bundle.declared).instances.get(self.bundle.declared.instance_type),
+            rank_place=rank,
+            instance=builtin().merged(self.bundle.declared).instances.get(self.bundle.declared.instance_type),
             before=before,
             watched=watched,
         )

@@ -97,7 +97,8 @@ def run_beside(
             _run_stages(node_context, processes, keep, responder, watches, frozenset(certified))
         finally:
             watches.stop_all()
-    journal.finish(complete=True)
+    # The report is as old as its last write, so that what the watch found during the checks belongs to it.
+    journal.finish(complete=True, open_findings=open_before(machine_state.folder()))
     return journal
 
 
@@ -214,7 +215,7 @@ def _look_before(
     for check in looking:
         before_path(node_context.scratch, check.name).unlink(missing_ok=True)
 
-    def look(check: Check) -> Observation:
+    def measure(check: Check) -> Observation:
         path = before_path(node_context.scratch, check.name)
         timeout_s = node_context.timeout_s(check)
         files = (*node_context.arguments, str(path), f"{timeout_s:.3f}")
@@ -231,7 +232,7 @@ def _look_before(
                 prefix = f"{CheckError.__module__}.{CheckError.__name__}: "
                 failed[observation.check] = problem.removeprefix(prefix)[:500]
 
-    schedule.run_all(looking, look, note, until=node_context.deadline.stage_ends_at)
+    schedule.run_all(looking, measure, note, until=node_context.deadline.stage_ends_at)
     return failed
 
 

@@ -143,7 +143,7 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, barrier: NodeBarri
         old.unlink()
     declared, own = node_context.bundle.declared, rank_environment(node_context.roster.interface, os.environ)
     environ = {**threads_of(declared.ranks_per_node), **os.environ, **own}
-    instance = builtin().of(declared).instances.get(declared.instance_type)
+    instance = builtin().merged(declared).instances.get(declared.instance_type)
     with ExitStack() as ending:
         ranks = RankProcesses(node_context, environ, ending)
         with suppress(TimeoutError):  # what has not started is late

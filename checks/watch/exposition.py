@@ -11,7 +11,7 @@ from checks.model import Cause, Level, Observation, Outcome, Value
 from checks.probes.kernel.xid_decision import COUNTED
 from checks.version import ENGINE
 from checks.watch import families
-from checks.watch.families import Family, Row, cut, text_of
+from checks.watch.families import Family, Sample, cut, text_of
 from checks.watch.rounds import RoundResult
 
 # One scrape of a node stays small, whatever was found there.
@@ -52,7 +52,7 @@ def exposition(numbers: WatchNumbers) -> str:
     return text_of(_samples(numbers))
 
 
-def _samples(numbers: WatchNumbers) -> Iterator[Row]:
+def _samples(numbers: WatchNumbers) -> Iterator[Sample]:
     yield families.BUILD_INFO, (ENGINE,), 1
     yield families.DECLARED_GPUS, (numbers.instance_type,), numbers.declared_gpus
     yield families.INTERVAL, (), numbers.interval_s
@@ -66,7 +66,7 @@ def _samples(numbers: WatchNumbers) -> Iterator[Row]:
         yield from _round(numbers.last)
 
 
-def _findings(findings: OpenFindings) -> Iterator[Row]:
+def _findings(findings: OpenFindings) -> Iterator[Sample]:
     by_gravity = sorted(findings.open, key=lambda finding: (-finding.level.rank, finding.opened_at))
     # Two findings whose long names are cut alike are one series; the other one is counted as omitted.
     listed = dict.fromkeys(tuple(map(cut, _labels(finding))) for finding in by_gravity[:MOST_FINDINGS])
@@ -82,7 +82,7 @@ def _findings(findings: OpenFindings) -> Iterator[Row]:
         yield families.CLOSED, (closer.value,), findings.closed_total.get(closer.value, 0)
 
 
-def _round(last: RoundResult) -> Iterator[Row]:
+def _round(last: RoundResult) -> Iterator[Sample]:
     yield families.LAST_ROUND, (), last.ended_at
     yield families.ROUND_DURATION, (), last.ended_at - last.began_at
     counted = Counter(observation.outcome for observation in last.observations)
@@ -96,7 +96,7 @@ def _round(last: RoundResult) -> Iterator[Row]:
     yield from read(AS_MEASURED, last.observations)
 
 
-def read(sources: Sequence[Source], observations: Sequence[Observation]) -> Iterator[Row]:
+def read(sources: Sequence[Source], observations: Sequence[Observation]) -> Iterator[Sample]:
     """The families as one round measured them: a sample for each label that has a number."""
     measured = _measured(observations)
     for family, check, metric, by, more in sources:

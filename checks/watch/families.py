@@ -34,15 +34,15 @@ class Family:
     labels: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> str:
+    def metric_type(self) -> str:
         """The type, which follows from the name (Prometheus documentation, "Metric and label naming")."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-Row = tuple[Family, tuple[str, ...], float]
+Sample = tuple[Family, tuple[str, ...], float]
 
 
-def text_of(samples: Iterable[Row]) -> str:
+def text_of(samples: Iterable[Sample]) -> str:
     """The text of one scrape."""
     series: dict[Family, dict[str, float]] = {}
     for family, labels, value in samples:
@@ -51,7 +51,7 @@ def text_of(samples: Iterable[Row]) -> str:
         )
         series.setdefault(family, {})[f"{family.name}{{{label_text}}}" if label_text else family.name] = value
     return "".join(
-        f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+        f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.metric_type}\n"
         + "".join(f"{name} {value!r}\n" for name, value in values.items())
         for family, values in series.items()
     )

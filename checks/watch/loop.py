@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     _publish(numbers, pages)
     server = _serve(arguments.listen, pages)
     record = RecordFile(
-        state, rounds.boot_id, declared.instance_type, policy, builtin().of(declared), arguments.every
+        state, rounds.boot_id, declared.instance_type, policy, builtin().merged(declared), arguments.every
     )
     try:
         _go_on(rounds, numbers, state, arguments, pages, record)
@@ -158,7 +158,7 @@ def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, record: RecordFile
     result = rounds.make_round()
     try:
         before, after = machine_state.change(
-            state, lambda known: after_round(known, result.machine), numbers.findings
+            state, lambda current: after_round(current, result.machine), numbers.findings
         )
     except (OSError, DecodeError):
         # What was found is shown all the same.

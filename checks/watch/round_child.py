@@ -104,7 +104,7 @@ def _measured(check: Check, context: Context, node_context: NodeContext) -> Obse
     except Exception as error:  # noqa: BLE001 - one check's crash costs one observation
         reason = f"its counters could not be read: {error}"
         return errored(check.name, node_context.node, reason, 0.0, error_kind=ErrorKind.RAISED)
-    observation = probe(check, replace(context, before=last or numbers, look=numbers), node_context.node)
+    observation = probe(check, replace(context, before=last or numbers, current=numbers), node_context.node)
     with contextlib.suppress(OSError):
         write_whole(path, json.dumps(numbers).encode())
     return observation

@@ -58,7 +58,7 @@ class Rounds:
     """
 
     def __init__(self, state: Path, declared: Declared, policy: Policy, deadline_s: float) -> None:
-        facts = builtin().of(declared)
+        facts = builtin().merged(declared)
         self.declared = declared
         if not facts.are_for(policy.instance_types, declared):
             problem = not_for(policy.instance_types, declared.instance_type)

@@ -41,7 +41,7 @@ class PageServer(ThreadingMixIn, TCPServer):
         super().__init__(address, _Handler)
         self.server_port = int(self.server_address[1])
 
-    def asked(self, connection: socket.socket) -> None:
+    def note_request(self, connection: socket.socket) -> None:
         """The request of this connection has come."""
         with self._changing:
             if connection in self._asked:
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = CLIENT_S
 
     def do_GET(self) -> None:
-        self.server.asked(self.connection)
+        self.server.note_request(self.connection)
         page = self.server.pages(unquote(self.path.partition("?")[0]))
         if page is None:
             self.send_error(HTTPStatus.NOT_FOUND, f"there is no such page; the metrics are at {METRICS}")

@@ -82,10 +82,7 @@ def _live(
     write_whole(scratch / "bundle.json", data)
     write_whole(scratch / "pass.json", passed)
     access = secret.access(Service.AGENT, record.gate_id, hosts.node)
-    has_pass = bool(settings.confirm)
-    context = AgentContext(
-        settings, signals, record.gate_id, bundle, hosts, scratch, has_pass, access, key_path
-    )
+    context = AgentContext(settings, signals, record.gate_id, bundle, hosts, scratch, access, key_path)
     own = ContainerStart(record.attempt, check_command.own_address(hosts))
     responder = _open_responder(context, own.address)
     try:
@@ -102,23 +99,23 @@ def _attempt(
     settings, hosts, bundle = context.settings, context.hosts, context.bundle
     called = _call_roll(context, own, responder)
     absent = tuple(name for name in hosts.names if name not in called.members)
-    record = replace(record, attempt=called.token, missing=absent, reason=called.alone)
+    record = replace(record, attempt=called.token, missing=absent, reason=called.reason)
     say(
-        f"attempt {record.attempt}: {len(called.members)} of {len(hosts.names)} hosts. {called.alone}".rstrip()
+        f"attempt {record.attempt}: {len(called.members)} of {len(hosts.names)} hosts. {called.reason}".rstrip()
     )
     folder = settings.out / record.attempt
     _forget(folder, hosts.node, hosts.is_first)
     # A command without checks may write anywhere below; what it did not write is no part of this attempt.
-    mirror = _mirror(settings, record, settings.out if bundle is None or _bare(settings) else folder)
+    mirror = _mirror(settings, record, settings.out if settings.verb is Verb.EXEC else folder)
     exit_record.write_record(folder, record)
     write_whole(context.scratch / "roster.json", dump_plain(check_command.roster(context, called)))
     if context.signals.number:
         return record, mirror, host_work.interrupted(context.signals)
-    if bundle is None or _bare(settings):
+    if bundle is None or settings.verb is Verb.EXEC:
         return record, mirror, _execute(context, record)
     ended = host_work.check(context, record.attempt, bundle)
-    if ended.code and called.alone:
-        ended = replace(ended, reason=f"{ended.reason}; {called.alone}")
+    if ended.code and called.reason:
+        ended = replace(ended, reason=f"{ended.reason}; {called.reason}")
     return record, mirror, ended
 
 
@@ -136,16 +133,15 @@ def _leave(
     folder = settings.out / record.attempt
     code, reason = ended.code, ended.reason or record.reason
     started, failure = folder / "started" / record.node, folder / "failure" / record.node
-    if code and not started.exists() and not failure.exists():
+    if code and not any(map(os.path.exists, (started, failure))):
         exit_record.write_reason(folder, record.node, reason)
     exit_record.write_record(folder, exit_record.ended(record, code, signals.name, reason))
     problem = (mirror or _mirror(settings, record, folder)).close(UPLOAD_S)
     if problem:
         report = PurePath("nodes") / f"{record.node}.json"
         with suppress(OSError):
-            _log_files(record, PurePath(record.attempt)).put(
-                report, (folder / report).read_bytes(), last=True
-            )
+            data = (folder / report).read_bytes()
+            _log_files(record, PurePath(record.attempt)).put(report, data, last=True)
         say(f"not copied: {problem}")
         if not code and not settings.command:
             code, reason = Exit.CANNOT_TELL, f"cannot_tell: the report could not be copied: {problem}"
@@ -153,13 +149,11 @@ def _leave(
     exit_record.write_termination(
         settings.termination_log, exit_record.ended(record, code, signals.name, reason)
     )
-    if code:
+    if code and os.path.exists(exit_record.failure_path(settings.root)):
+        say(reason)  # the command gave its own reason: `live` has removed that of a life before
+    elif code:
         reject(settings.root, reason)
     return code
-
-
-def _bare(settings: Settings) -> bool:
-    return settings.verb is Verb.EXEC
 
 
 def _call_roll(context: AgentContext, own: ContainerStart, responder: RollCallResponder) -> AttemptMembers:

@@ -39,7 +39,6 @@ class AgentContext:
     bundle: Bundle | None
     hosts: Hosts
     scratch: Path
-    has_pass: bool
     access: Access
     key_path: Path
 
@@ -70,8 +69,8 @@ def arguments(context: AgentContext) -> tuple[str, ...]:
     common = ("--bundle", str(scratch / "bundle.json"), "--out", str(settings.out.absolute()))
     argv = [settings.python or sys.executable, "-m", "checks", "gate", *common]
     if settings.verb is Verb.GATE:
-        argv += ["--confirm", str(scratch / "pass.json")] if context.has_pass else []
-        argv += ["--pooled"] if context.has_pass and settings.pooled else []
+        argv += ["--confirm", str(scratch / "pass.json")] if settings.confirm else []
+        argv += ["--pooled"] if settings.confirm and settings.pooled else []
         argv += ["--ask-s", f"{settings.ask_s:g}"] if settings.ask_s else []
         argv += ["--observe"] if settings.observe else []
         argv += ["--", *settings.command]
@@ -86,7 +85,7 @@ def filled(settings: Settings) -> tuple[str, ...]:
         "{python}": settings.python or sys.executable,
     }
     return tuple(
-        re.sub(r"\{(?:job|out|python)\}", lambda match: values[match[0]], word) for word in settings.command
+        re.sub(r"\{(?:job|out|python)\}", lambda match: values[match[0]], item) for item in settings.command
     )
 
 

@@ -9,6 +9,8 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,9 +57,10 @@ class Answers:
     def _run(self) -> None:
         wait = LOOK_S
         while not self._closing.wait(wait):
-            if self._started.exists():
+            # Path.exists raises an error where the folder that the nodes share fails for a moment.
+            if os.path.exists(self._started):
                 return
-            if not self._asking.exists():
+            if not os.path.exists(self._asking):
                 wait = LOOK_S
             elif self._brought():
                 return
@@ -126,29 +129,32 @@ def check(context: AgentContext, token: str, bundle: Bundle) -> Ended:
     source = settings.answers if settings.verb is Verb.GATE and settings.ask_s else ""
     node = context.hosts.node
     answers = Answers(source, context.gate_id, folder, node)
+    started = (context.scratch / "scratch" / "started", folder / "started" / node)
+    ends = (*started, folder / "verdicts" / f"{node}.json", folder / "failure" / node)
+    answer_by = time.monotonic() + bundle.deadline_s + ANSWER_S + START_S
+    argv, overdue = check_command.arguments(context), partial(_is_overdue, ends, answer_by, [])
     try:
-        answer_by = time.monotonic() + bundle.deadline_s + ANSWER_S + START_S
-        code = supervisor.run(
-            check_command.arguments(context),
-            environment,
-            signals,
-            settings.patience_s,
-            context.scratch,
-            partial(_is_overdue, folder, node, answer_by),
-        )
+        code = supervisor.run(argv, environment, signals, settings.patience_s, context.scratch, overdue)
     except OSError as error:
         return Ended(Exit.CANNOT_TELL, f"cannot_tell: the checks could not be started: {error}")
     finally:
         answers.close()
     if signals.number:
         return interrupted(signals)
-    return _after_gate(code, folder, node, settings.verb)
+    return _after_gate(code, folder, node, settings.verb, any(map(os.path.exists, started)))
 
 
-def _is_overdue(folder: Path, node: str, answer_by: float) -> bool:
-    """Whether the checks hang: their deadline is long over, and there is neither a verdict nor a command that runs."""
-    ends = (folder / "verdicts" / f"{node}.json", folder / "started" / node, folder / "failure" / node)
-    return time.monotonic() > answer_by and not any(path.exists() for path in ends)
+def _is_overdue(ends: Sequence[Path], answer_by: float, hits: list[Path]) -> bool:
+    """Whether the checks hang: their deadline is long over, and there is neither a verdict nor a command that runs.
+
+    What is in `hits` is not looked for again, and a look that fails says nothing: a training may empty its folder, and the folder
+    that nodes share may fail for a moment.
+    """
+    if not hits and time.monotonic() > answer_by:
+        with suppress(OSError):
+            hits += [path for path in ends if path.exists()]
+            return not hits
+    return False
 
 
 def _pool_token(context: AgentContext) -> str:
@@ -165,11 +171,11 @@ def _pool_token(context: AgentContext) -> str:
     return pool_token.find(cache, checked_by)
 
 
-def _after_gate(code: int, folder: Path, node: str, verb: Verb) -> Ended:
+def _after_gate(code: int, folder: Path, node: str, verb: Verb, started: bool) -> Ended:
     """The command's own exit code, or the gate's if no command started."""
-    if (folder / "started" / node).exists():
+    if started:
         return Ended(code, f"the command ended with exit code {code}" if code else "")
-    if verb is Verb.CHECK and code == Exit.GO and (folder / "verdicts" / f"{node}.json").exists():
+    if verb is Verb.CHECK and code == Exit.GO and os.path.exists(folder / "verdicts" / f"{node}.json"):
         return Ended(Exit.GO, "")
     try:
         text = (folder / "failure" / node).read_text(errors="replace").strip()

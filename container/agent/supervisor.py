@@ -80,17 +80,14 @@ def run(
     """
     child = subprocess.Popen(with_pdeathsig(argv), env=environment, stdin=subprocess.DEVNULL, cwd=cwd)
     signals.watch(child.pid)
-    code, over_since = None, 0.0
+    code, late_since = None, 0.0
     while code is None:
         time.sleep(POLL_S)
-        code = reap().get(child.pid)
-        late = time.monotonic() - signals.at - grace_s if signals.number else 0.0
-        if late <= 0 and overdue():
-            over_since = over_since or time.monotonic()
-            late = max(time.monotonic() - over_since, POLL_S)
-        if code is None and late > 0:
+        code, now = reap().get(child.pid), time.monotonic()
+        if code is None and (late_since or (signals.number and now > signals.at + grace_s) or overdue()):
+            late_since = late_since or now
             end_tree(child.pid, 0.0)
-            code = -signal.SIGKILL if late > KILLED_S else None
+            code = -signal.SIGKILL if now - late_since > KILLED_S else None
     signals.watch(0)
     child.returncode = code  # taken by reap
     end_children(0.0)

@@ -177,11 +177,13 @@ late=
 if [[ -n $minutes && -z $told && $code =~ ^(3|137|143)$ && $word != cannot_tell ]]; then
     late=$(awk -v s="$SECONDS" -v m="$minutes" 'BEGIN { if (s + 1 >= m * 60) print "its time was up after " m " minutes" }')
 fi
-if [[ ! -s $out/summary.md && -z $word ]]; then
+if [[ -z $word && (! -s $out/summary.md || ! -s $out/prelaunch.json) ]]; then
     if [[ -n $late ]]; then
         write_results CANCELLED "$late, and it had not said anything"
     elif [[ -n $told || $code == 130 || $code == 143 ]]; then
-        write_results CANCELLED "cancelled by ${told:-a signal} before the gate began: nothing was started"
+        begun=' before the gate began: nothing was started'
+        [[ ! -s $out/summary.md ]] || begun=', and the gate left no result: what it started may still run'
+        write_results CANCELLED "cancelled by ${told:-a signal}$begun"
     elif [[ $code == 2 || $code == 126 || $code == 127 ]]; then
         write_results REJECTED "The command '${prelaunch[*]}' could not be run, or refused what it was given (exit code $code). The log of the job says why."
         code=2

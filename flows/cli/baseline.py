@@ -58,15 +58,15 @@ def _learn(arguments: argparse.Namespace) -> int:
     say_cluster(arguments.reports, arguments.cluster)
     for line in () if arguments.policy else policy_notes(arguments.reports):
         write_stderr(line)
-    made = learn(cases)
-    if not any(group.bands for group in made.groups):
+    baseline = learn(cases)
+    if not any(group.bands for group in baseline.groups):
         if arguments.format == "text":
-            write_stdout(baseline_text(made))
+            write_stdout(baseline_text(baseline))
         text = f"nothing could be learned. Each range needs {LEAST_VALUES} values from healthy machines. Give more reports."
         return _nothing(arguments, None, text)
-    write_file(arguments.out, dump(made).decode())
-    _print(arguments, made)
-    write_stderr(f"baseline: {arguments.out}, SHA-256 {digest_of(made)}")
+    write_file(arguments.out, dump(baseline).decode())
+    _print(arguments, baseline)
+    write_stderr(f"baseline: {arguments.out}, SHA-256 {digest_of(baseline)}")
     return int(Exit.GO)
 
 

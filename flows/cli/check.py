@@ -55,11 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         write_file(arguments.out, None)
     declared = declared_of(arguments.instance_type, 1)
-    named = policy_of(arguments.policy)
-    if named:
-        require_policy_for(declared, named, arguments.policy)
+    typed = policy_of(arguments.policy)
+    if typed:
+        require_policy_for(declared, typed, arguments.policy)
     policy, chosen = (
-        (named, str(arguments.policy)) if named else default_policy_of(declared.instance_type, declared)
+        (typed, str(arguments.policy)) if typed else default_policy_of(declared.instance_type, declared)
     )
     profile = Profile(arguments.profile)
     try:
@@ -77,10 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verbose:
         write_stderr("\n".join(person_options.lines_of(report)))
     name = report.nodes[0].name if report.nodes else declared.instance_type
-    shown = verdict_context(report, policy, verdict, "local", facts=builtin())
-    write_stdout(text_of(report, verdict, name, arguments.format, shown))
+    context = verdict_context(report, policy, verdict, "local", facts=builtin())
+    write_stdout(text_of(report, verdict, name, arguments.format, context))
     try:
-        write_files(arguments, report, verdict, name, shown)
+        write_files(arguments, report, verdict, name, context)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     return exit_code(verdict)

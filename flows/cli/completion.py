@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """The result lists the actions of the parser and of every parser below it."""
-    found = list(parser._actions)
+    actions = list(parser._actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found += [inner for below in action.choices.values() for inner in _actions(below)]
-    return found
+            actions += [inner for below in action.choices.values() for inner in _actions(below)]
+    return actions

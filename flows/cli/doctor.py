@@ -44,7 +44,7 @@ from tasks.store.open import is_remote, open_store
 from tasks.text.inert import one_line
 
 MISSING, CANNOT_TELL = "MISSING", ANSWER_WORDS[Answer.CANNOT_TELL]
-WORDS = {
+LABELS = {
     PreflightResult.OK: "OK",
     PreflightResult.WARNING: "WARNING",
     PreflightResult.WRONG: MISSING,
@@ -88,12 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
             write_stdout(_text(line))
     if arguments.format == "json":
         names = ("subject", "message", "remedy")
-        rows = [
-            {**{name: getattr(one, name) for name in names}, "result": WORDS[one.result]} for one in lines
+        entries = [
+            {**{name: getattr(item, name) for name in names}, "result": LABELS[item.result]} for item in lines
         ]
-        write_stdout(json_text({"looks": rows, "error": None}))
-    found = {WORDS[line.result] for line in lines}
-    return int(Exit.REJECTED if MISSING in found else Exit.CANNOT_TELL if CANNOT_TELL in found else Exit.GO)
+        write_stdout(json_text({"looks": entries, "error": None}))
+    labels = {LABELS[line.result] for line in lines}
+    return int(Exit.REJECTED if MISSING in labels else Exit.CANNOT_TELL if CANNOT_TELL in labels else Exit.GO)
 
 
 def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
@@ -107,7 +107,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             return
         yield ok("gate file", f"{context.file}, policy {context.policy.name}")
         yield from (
-            wrong(one.location, one.message, one.remedy) for one in examples_of(context.gate, os.environ)
+            wrong(item.location, item.message, item.remedy) for item in examples_of(context.gate, os.environ)
         )
     elif arguments.send_test or arguments.overrides:
         yield wrong(
@@ -121,19 +121,19 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
         ("the notifiers", lambda: look_at_notifiers(context, arguments.send_test)),
         ("Prefect", lambda: _prefect(context)),
     )
-    for name, look in looks:
+    for name, check in looks:
         if sys.stderr.isatty():
             write_stderr(f"prelaunch: looking at {name}")
         try:
-            yield from look()
+            yield from check()
         except Exception as error:  # noqa: BLE001 - a look that fails in an unforeseen way is no reason to call something healthy
             yield unseen(name, f"the check itself failed: {type(error).__name__}: {error}")
 
 
 def _text(line: PreflightCheck) -> str:
-    word = WORDS[line.result]
-    shown = f"\x1b[{STYLES[word]}m{word:<11}\x1b[0m" if stdout_colour() else f"{word:<11}"
-    return f"{shown}  {one_line(line.text, 2000)}\n"
+    label = LABELS[line.result]
+    cell = f"\x1b[{STYLES[label]}m{label:<11}\x1b[0m" if stdout_colour() else f"{label:<11}"
+    return f"{cell}  {one_line(line.text, 2000)}\n"
 
 
 def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightCheck]:
@@ -162,18 +162,18 @@ def look_at_notifiers(context: GateContext | None, send_test: bool) -> Iterator[
     if context is None:
         return
     notify = context.gate.notify
-    reach = [(side, one) for side in SIDES for one in notifier_reach(notify, side, os.environ)]
-    for side, one in reach:
-        name = f"notifier {one.notifier} ({SIDES[side]})"
-        faults = [line for need in one.needs if (line := _secret_fault(name, need.reference))]
+    reach = [(side, item) for side in SIDES for item in notifier_reach(notify, side, os.environ)]
+    for side, item in reach:
+        name = f"notifier {item.notifier} ({SIDES[side]})"
+        faults = [line for need in item.needs if (line := _secret_fault(name, need.reference))]
         if faults:
             yield from faults
-        elif send_test and one.notifier != LOG:
-            yield _sent(notify, one.notifier, side, name, context)
+        elif send_test and item.notifier != LOG:
+            yield _sent(notify, item.notifier, side, name, context)
         else:
-            yield ok(name, f"configured{f', to {one.to}' if one.to else ''}")
+            yield ok(name, f"configured{f', to {item.to}' if item.to else ''}")
     oncall, owner = (
-        {one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)
+        {item.notifier for role, item in reach if role is side} for side in (Audience.ONCALL, Audience.OWNER)
     )
     if owner == {"log"} != oncall:
         message = "missing evidence and a failed training are only written to the log"
@@ -200,7 +200,7 @@ def _sent(notify: Notify, name: str, side: Audience, subject: str, context: Gate
     text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
     page = Notification(
         f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
-        gate=gate.name, kind=PageKind.TEST, audience=side, severity=Severity.INFO,
+        gate=gate.name, topic=PageKind.TEST, audience=side, severity=Severity.INFO,
     )  # fmt: skip
     try:
         # What a notifier keeps of a test belongs to no gate.
@@ -289,15 +289,15 @@ def _work_pools(context: GateContext | None) -> Iterator[PreflightCheck]:
 
     file = None if context is None else Path(context.file)
     try:
-        found = guarded(lambda: asyncio.run(gate_pools(file)), ANSWER_S)
+        pools = guarded(lambda: asyncio.run(gate_pools(file)), ANSWER_S)
         unreaped = guarded(lambda: asyncio.run(without_reaper()), ANSWER_S)
     except NotifyError as error:
         yield unseen("work pools", f"the server did not list them: {error}")
         return
     own = "" if context is None else f". {NOT_THIS_SHELL}"
-    for one in found:
-        subject, used = f"work pool {one.name}", ", ".join(one.deployments)
-        state = one.state
+    for pool in pools:
+        subject, used = f"work pool {pool.name}", ", ".join(pool.deployments)
+        state = pool.state
         if state.lack:
             text = f"{state.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
             yield wrong(subject, text, f"Run: {state.remedy}")

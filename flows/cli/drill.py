@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "2 rejected, and nothing was changed, 3 the fault could not be made, 130 and 143 interrupted before it was made."
     )
     add = parser.add_argument
-    drills = "; ".join(f"{name}: {one.summary}" for name, one in DRILLS.items())
+    drills = "; ".join(f"{name}: {drill.summary}" for name, drill in DRILLS.items())
     add("name", metavar="NAME", choices=tuple(DRILLS), help=drills)
     add_gate_file(parser)
     add("--node", required=True, metavar="N", help="the node, as the engine names it")

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE... --kind K --instance-type T --nodes N --policy FILE --html FILE --format text|json."""
     text = "a file with a tool's output, or - for stdin"
     parser.add_argument("files", nargs="+", metavar="FILE", help=text)
-    kinds = [kind.value for kind in OutputKind]
+    kinds = [output.value for output in OutputKind]
     text = f"the kind of output: {', '.join(kinds)} (default: recognised from the content)"
     parser.add_argument("--kind", choices=kinds, metavar="K", help=text)
     text = (
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_policy(parser, "(default: the shipped policy of the declared type, else nvidia or neuron)")
     of_matrix = parser.add_argument_group("options for a matrix (CSV, p2pBandwidthLatencyTest)")
     text = "whether higher or lower values are better, if the header names neither bandwidth nor latency"
-    of_matrix.add_argument("--better", choices=[one.value for one in Better], help=text)
+    of_matrix.add_argument("--better", choices=[choice.value for choice in Better], help=text)
     text = "the minimum for each test (default: none)"
     of_matrix.add_argument("--floor", type=number(0, 1e15, "the unit of the matrix"), metavar="X", help=text)
     text = (
@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         write_file(arguments.html, None)
     policy, options = policy_of(arguments.policy), _options(arguments)
-    kind = OutputKind(arguments.kind) if arguments.kind else None
-    results = results_of(arguments.files, lambda file: explain_input(file, kind, policy, options))
+    output_kind = OutputKind(arguments.kind) if arguments.kind else None
+    results = results_of(arguments.files, lambda file: explain_input(file, output_kind, policy, options))
     return _show(arguments, results)
 
 
@@ -85,8 +85,8 @@ def _show(arguments: argparse.Namespace, results: list[ExplainedInput | InputErr
     if arguments.format == "json" and len(results) == 1:
         write_stdout(json_text({**verdict_json(good[0].verdict), **_document(good[0])}))
     elif arguments.format == "json":
-        rows = [_file_json(file, result) for file, result in zip(arguments.files, results, strict=True)]
-        write_stdout(json_text({"files": rows}))
+        files = [_file_json(file, result) for file, result in zip(arguments.files, results, strict=True)]
+        write_stdout(json_text({"files": files}))
     else:
         write_stdout("\n".join(map(_text, good)))
     for result in results:
@@ -100,7 +100,7 @@ def _show(arguments: argparse.Namespace, results: list[ExplainedInput | InputErr
 
 
 def _text(result: ExplainedInput) -> str:
-    decoded = [summary(one) for one in result.told]
+    decoded = [summary(table) for table in result.tables]
     return explanation_text(
         result.verdict, result.name, result.title, result.held, result.left_out, stdout_colour(), stdout_width(), decoded
     )  # fmt: skip
@@ -112,34 +112,34 @@ def _write_page(path: Path, result: ExplainedInput) -> None:
     from tasks.render.html import html
     from tasks.render.views.suspects import of_told
 
-    context = VerdictContext(shown=of_told(result.told))
+    context = VerdictContext(matrices=of_told(result.tables))
     write_file(path, html(None, result.verdict, result.name, context))
 
 
 def _document(result: ExplainedInput) -> dict[str, object]:
     return {
         "file": result.file,
-        "kind": result.kind.value if result.kind else None,
+        "kind": result.tool.value if result.tool else None,
         "title": result.title,
         "held": list(result.held),
         "not_judged": list(result.left_out),
-        **({"decoded": [_decoded(one) for one in result.told]} if result.told else {}),
+        **({"decoded": [_decoded(table) for table in result.tables]} if result.tables else {}),
     }
 
 
-def _decoded(one: DecodedTable) -> dict[str, object]:
+def _decoded(entry: DecodedTable) -> dict[str, object]:
     """What the decoder said: suspects by likelihood, the noise that it fitted, what ought to be measured again."""
-    matrix, found = one.table.matrix, one.decoded
-    names = [part.name for part in matrix.parts]
+    matrix, decoded = entry.table.matrix, entry.decoded
+    names = [endpoint.name for endpoint in matrix.endpoints]
     return {
-        "matrix": one.table.name,
+        "matrix": entry.table.name,
         "unit": matrix.unit,
         "better": matrix.better.value,
         "span": matrix.span.value,
-        "answer": found.answer.value,
-        "noise": plain(found.noise),
-        "suspects": plain(found.suspects),
-        "confirm": [{"source": names[a], "target": names[b]} for a, b in found.confirm],
+        "answer": decoded.answer.value,
+        "noise": plain(decoded.noise),
+        "suspects": plain(decoded.suspects),
+        "confirm": [{"source": names[a], "target": names[b]} for a, b in decoded.confirm],
     }
 
 

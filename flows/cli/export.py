@@ -52,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
             )
         declared = judged.report.declared
         rules = policy or judged.rules or default_policy_of(declared.instance_type, declared)[0]
-        made = run_of(judged.report, judged.verdict, rules, judged.report.gate_id)
-        place = export(made, uri, arguments.mlflow_experiment_name, SECONDS)
+        entry = run_of(judged.report, judged.verdict, rules, judged.report.gate_id)
+        where = export(entry, uri, arguments.mlflow_experiment_name, SECONDS)
     except ExportRejected as error:
         raise InputError("--mlflow-uri", str(error)) from error
     except ExportError as error:
         return report_failure(arguments.format, str(error), Exit.NO_CAPACITY)
-    write_result(arguments.format, {"run": place, "metrics": len(made.metrics), "error": None}, f"{place}\n")
+    write_result(arguments.format, {"run": where, "metrics": len(entry.metrics), "error": None}, f"{where}\n")
     return int(Exit.GO)
 
 

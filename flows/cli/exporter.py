@@ -28,14 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve; returns only if it could not."""
     host, _, port = arguments.listen.rpartition(":")
-    named = open_named_store(arguments.store)
+    source = open_named_store(arguments.store)
     from checks.watch.families import CONTENT_TYPE
     from checks.watch.server import METRICS, Page, PageServer
     from tasks.monitoring.fleet_pages import HTML, FleetPages
     from tasks.monitoring.store_collector import StoreCollector
 
-    collector = StoreCollector(named.store, lambda line: write_stderr(f"prelaunch: {line}"))
-    fleet = FleetPages(named.store)
+    collector = StoreCollector(source.store, lambda line: write_stderr(f"prelaunch: {line}"))
+    fleet = FleetPages(source.store)
 
     def page(path: str) -> Page | None:
         if path == METRICS:
@@ -49,6 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
         message = f"{arguments.listen} cannot be listened on ({error.strerror}). Name another address with --listen."
         return report_failure("text", message, Exit.NO_CAPACITY)
     with server:
-        write_stderr(f"prelaunch: {named.address} at http://{host}:{server.server_port}/metrics")
+        write_stderr(f"prelaunch: {source.address} at http://{host}:{server.server_port}/metrics")
         server.serve_forever()
     return int(Exit.GO)

@@ -44,10 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(form: str) -> int:
-    rows = builtin().instances
-    width = max(len(name) for name in rows)
-    text = "".join(f"{name:{width}}  {_gpus(row)}\n" for name, row in rows.items())
-    write_result(form, {"types": list(rows)}, text)
+    instances = builtin().instances
+    width = max(len(name) for name in instances)
+    text = "".join(f"{name:{width}}  {_gpus(instance)}\n" for name, instance in instances.items())
+    write_result(form, {"types": list(instances)}, text)
     return int(Exit.GO)
 
 
@@ -71,8 +71,8 @@ def _policy(name: str, path: Path | None) -> Policy | None:
 def _document(
     name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None
 ) -> dict[str, object]:
-    rows = [{**_flat(fact), **_flat(fact.provenance)} for fact in facts]
-    return {"type": name, "instance": plain(instance), "facts": rows, "policy": plain(policy)}
+    entries = [{**_flat(fact), **_flat(fact.provenance)} for fact in facts]
+    return {"type": name, "instance": plain(instance), "facts": entries, "policy": plain(policy)}
 
 
 def _flat(value: object) -> dict[str, object]:
@@ -92,9 +92,9 @@ def _lines(name: str, instance: Instance, facts: Sequence[InstanceFact], policy:
 
 def _facts(facts: Sequence[InstanceFact]) -> list[str]:
     lines = []
-    for section, rows in groupby(facts, key=lambda fact: fact.section):
+    for section, entries in groupby(facts, key=lambda fact: fact.section):
         lines += ["", section]
-        for origin, group in groupby(rows, key=lambda fact: fact.provenance):
+        for origin, group in groupby(entries, key=lambda fact: fact.provenance):
             for fact in group:
                 value = fact.value if isinstance(fact.value, str) else _number(fact.value)
                 lines.append(f"  {fact.name} = {value} {fact.unit}".rstrip())
@@ -120,10 +120,10 @@ def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:
 
 
 def _applies(line: CheckPolicy) -> str:
-    told = ["required" if line.required else "optional"]
-    told += [f"with {line.min_nodes} or more nodes"] if line.min_nodes > 1 else []
-    told += [f"with {line.min_ranks} or more ranks"] if line.min_ranks > 1 else []
-    return ", ".join(told)
+    terms = ["required" if line.required else "optional"]
+    terms += [f"with {line.min_nodes} or more nodes"] if line.min_nodes > 1 else []
+    terms += [f"with {line.min_ranks} or more ranks"] if line.min_ranks > 1 else []
+    return ", ".join(terms)
 
 
 def _rule(rule: Rule) -> tuple[str, str]:

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     fleet = read(arguments, source, cluster)
     if arguments.node:
         fleet = _with_failures(source, fleet)
-        if fleet.asked is not False:  # else nobody knows whether there is such a node
+        if fleet.has_reply is not False:  # else nobody knows whether there is such a node
             _require_node(arguments, source, fleet)
     if arguments.html is not None:
         _write_page(arguments.html, source, fleet, cluster, arguments.node)

@@ -57,7 +57,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: GateOutcome) -> None
     failed = outcome.ending is Ending.JOB_FAILED and outcome.training is not None
     logs = logs_note(arguments) if failed else ()
     context = judged.context if judged is not None else NO_CONTEXT
-    context = replace(context, said=(*logs, *context.said))
+    context = replace(context, notes=(*logs, *context.notes))
     if arguments.format == "json":
         write_stdout(json_text(outcome_json(outcome, name), by_name=False))
     elif judged is None:
@@ -178,8 +178,8 @@ def nothing_judged(
     """Print that a service failed before anything was judged, that a run elsewhere was cancelled, or (CANNOT_TELL) that a gate ended
     without a result.
     """
-    word = SERVICE_ERROR if code is Exit.NO_CAPACITY else ANSWER_WORDS[Answer.CANNOT_TELL]
-    line = f"{CANCELLED if is_cancelled else word} {name}: {one_line(reason)}"
+    mark = SERVICE_ERROR if code is Exit.NO_CAPACITY else ANSWER_WORDS[Answer.CANNOT_TELL]
+    line = f"{CANCELLED if is_cancelled else mark} {name}: {one_line(reason)}"
     if is_cancelled:
         write_cancelled(arguments, name, reason, elsewhere=True)
     else:
@@ -207,8 +207,8 @@ def _after(outcome: GateOutcome) -> list[str]:
         )
     if training is not None:
         # Where there is no cause, the first line about a training that failed has the detail.
-        known = outcome.ending is Ending.JOB_FAILED and not training.cause
-        detail = f" ({training.detail})" if training.detail and not known else ""
+        is_repeated = outcome.ending is Ending.JOB_FAILED and not training.cause
+        detail = f" ({training.detail})" if training.detail and not is_repeated else ""
         lines.append(f"Training: {training.job_id} {training.state.value}{detail}")
     if outcome.placement is not None and (outcome.placement.proof or training is not None):
         lines.append(f"Machines: {one_line(str(outcome.placement), 500)}")

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("init", f"these options are missing: {', '.join(missing)}. {EXAMPLE}")
     wish = _wish(arguments)
     declared = Declared(wish.instance_type, wish.nodes, wish.gpus, max(wish.gpus, 1), machine=wish.machine)
-    text = starter_text(wish, builtin().of(declared).instances, file)
+    text = starter_text(wish, builtin().merged(declared).instances, file)
     _require_accepted(file, text)
     write_file(file, text)
     left = copied_keys(text)
@@ -93,14 +93,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _wish(arguments: argparse.Namespace) -> Wish:
     """What is wanted. Raises InputError for what cannot be used."""
-    engine, kind, nodes = arguments.engine, arguments.instance_type, arguments.nodes
-    gpus, machine = (0, None) if arguments.machine is None else _machine(arguments.machine, kind)
+    engine, type_name, nodes = arguments.engine, arguments.instance_type, arguments.nodes
+    gpus, machine = (0, None) if arguments.machine is None else _machine(arguments.machine, type_name)
     if machine is None:
-        instance_named(kind, "--instance-type", OWN)
-    usual = re.sub(r"[^a-z0-9]+", "-", f"{engine}-{kind.partition('.')[0]}".lower())[:19].strip("-")
-    policy = _policy(arguments.policy, Declared(kind, nodes, gpus, max(gpus, 1), machine=machine))
+        instance_named(type_name, "--instance-type", OWN)
+    usual = re.sub(r"[^a-z0-9]+", "-", f"{engine}-{type_name.partition('.')[0]}".lower())[:19].strip("-")
+    policy = _policy(arguments.policy, Declared(type_name, nodes, gpus, max(gpus, 1), machine=machine))
     names = _notifiers(arguments.notify)
-    return Wish(arguments.name or usual, engine, kind, nodes, policy, names, gpus, machine)
+    return Wish(arguments.name or usual, engine, type_name, nodes, policy, names, gpus, machine)
 
 
 def _machine(text: str, name: str) -> tuple[int, DeclaredMachine]:
@@ -108,10 +108,10 @@ def _machine(text: str, name: str) -> tuple[int, DeclaredMachine]:
     if name in builtin().instances or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", name):
         message = f"{name!r:.80} is a known type, which --machine does not describe, or no name of lower case letters, digits and dots"
         raise InputError("--instance-type", f"{message}.")
-    values = dict(part.strip().partition("=")[::2] for part in text.split(",") if part.strip())
+    values = dict(pair.strip().partition("=")[::2] for pair in text.split(",") if pair.strip())
     for key in values:
         _require_one_of("--machine", key, MACHINE)
-    models = {row.gpu: row.gpu_memory_mib for row in builtin().instances.values() if row.gpu}
+    models = {entry.gpu: entry.gpu_memory_mib for entry in builtin().instances.values() if entry.gpu}
     gpu = values.get("gpu", "")
     _require_one_of("--machine", gpu, tuple(models))
     values.setdefault("gpu_memory_mib", str(models[gpu] or ""))

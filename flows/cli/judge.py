@@ -70,8 +70,8 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
     if len(results) == 1:
         write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)
     if arguments.format == "json" and len(results) > 1:
-        rows = [_file(name, result) for name, result in zip(arguments.reports, results, strict=True)]
-        write_stdout(json_text({"verdicts": rows}))
+        verdicts = [_file(name, result) for name, result in zip(arguments.reports, results, strict=True)]
+        write_stdout(json_text({"verdicts": verdicts}))
     else:
         write_stdout("\n".join(_page(result, arguments.format) for result in good))
     for result in results:
@@ -91,8 +91,8 @@ def _page(result: JudgedFile, form: str) -> str:
 def _document(result: JudgedFile) -> dict[str, object]:
     """The verdict, and beside it what the gate itself decided, where that is kept."""
     own = {}
-    if result.kept is not None:
-        own["own_decision"] = own_decision_json(result.kept, result.verdict, result.context.own_decision)
+    if result.record is not None:
+        own["own_decision"] = own_decision_json(result.record, result.verdict, result.context.own_decision)
     return {
         **verdict_json(result.verdict),
         **run_json(result.report),

@@ -155,13 +155,13 @@ def _write_cancellation(argv: Sequence[str], message: str) -> bool:
 
 
 def _page_files(argv: Sequence[str]) -> argparse.Namespace:
-    found = {name: _typed_values(argv, f"--{name}") for name in FILES}
-    return argparse.Namespace(**{name: Path(paths[-1]) if paths else None for name, paths in found.items()})
+    typed = {name: _typed_values(argv, f"--{name}") for name in FILES}
+    return argparse.Namespace(**{name: Path(paths[-1]) if paths else None for name, paths in typed.items()})
 
 
 def _typed_values(argv: Sequence[str], option: str) -> list[str]:
-    behind = [value for name, value in itertools.pairwise(argv) if name == option]
-    return behind + [word.partition("=")[2] for word in argv if word.startswith(f"{option}=")]
+    values = [value for name, value in itertools.pairwise(argv) if name == option]
+    return values + [argument.partition("=")[2] for argument in argv if argument.startswith(f"{option}=")]
 
 
 def _gate_name(argv: Sequence[str]) -> str:

@@ -88,19 +88,19 @@ def _targets(arguments: argparse.Namespace) -> Exit:
         raise TargetsError(
             "--nodes is the list of one cluster. Write the targets of each gate file by itself."
         )
-    found = [
+    targets = [
         target
         for file in arguments.files
         for target in targets_of(
             read_gate_file(Path(typed_path(file))), arguments.nodes, arguments.without_efa
         )
     ]
-    text = document(found)
+    text = document(targets)
     if arguments.out is None:
         write_stdout(text)
         return Exit.GO
     write_file(arguments.out, text)
-    write_stdout(f"{arguments.out}: {len(found)} nodes\n")
+    write_stdout(f"{arguments.out}: {len(targets)} nodes\n")
     return Exit.GO
 
 

@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _machine(arguments: argparse.Namespace) -> int:
     declared = read_gate_file(Path(typed_path(arguments.file))).declared(())
     if declared.machine is None:
-        known = f"{declared.instance_type} is a known instance type: give it by its name"
-        raise InputError(arguments.file, known)
+        message = f"{declared.instance_type} is a known instance type: give it by its name"
+        raise InputError(arguments.file, message)
     write_stdout(own_machine.text_of(declared, declared.machine).decode())
     return int(Exit.GO)
 

@@ -150,7 +150,7 @@ def write_rejected(
     """The files that were asked for are written for a request that was rejected before anything started. They say that, and where."""
     from tasks.render import rejected
 
-    _write_notices(arguments, name, rejected.of(error, category))
+    _write_notices(arguments, name, rejected.from_error(error, category))
 
 
 def write_cancelled(arguments: argparse.Namespace, name: str, reason: str, elsewhere: bool = False) -> None:
@@ -186,7 +186,7 @@ def say_rejected(error: Exception) -> None:
         return
     from tasks.render import rejected
 
-    write_stderr(rejected.annotation(rejected.of(error), os.environ.get("GITHUB_WORKSPACE", "")))
+    write_stderr(rejected.annotation(rejected.from_error(error), os.environ.get("GITHUB_WORKSPACE", "")))
 
 
 def annotate_end(line: str, code: int, notes: Sequence[str] = (), clean: bool = True) -> None:
@@ -206,7 +206,7 @@ def write_remedy(verdict: Verdict, context: VerdictContext) -> None:
     from tasks.render.findings import gathered
 
     for item in gathered(verdict.findings)[:1]:
-        remedy, typed = advice(item, verdict, context.place)
+        remedy, typed = advice(item, verdict, context.site)
         for line in ([f"Do: {one_line(remedy)}"] if remedy else []) + [
             f"$ {one_line(c, COMMAND)}" for c in typed
         ]:
@@ -226,22 +226,22 @@ def report_failure(form: str, message: str, code: Exit) -> int:
     return int(code)
 
 
-_SAID: list[int] = []
+_WRITTEN: list[int] = []
 
 
 def begin_output() -> None:
     """Record that nothing was written to stdout yet."""
-    _SAID.clear()
+    _WRITTEN.clear()
 
 
 def stdout_has_something() -> bool:
     """Whether a result was written already: there is one document, and no second."""
-    return bool(_SAID)
+    return bool(_WRITTEN)
 
 
 def write_stdout(text: str) -> None:
     """Write results. It is no error of ours if the reader went away."""
-    _SAID.append(len(text))
+    _WRITTEN.append(len(text))
     try:
         data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
         sys.stdout.flush()

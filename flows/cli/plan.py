@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     plans = plans_of(context, advanced.ask_minutes)
     unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
     lines = unverified if arguments.offline else (*_refused(context), *preflight(context.launcher, plans))
-    notes = [one.text for one in examples_of(context.gate, os.environ)]
+    notes = [example.text for example in examples_of(context.gate, os.environ)]
     if arguments.format == "json":
         write_stdout(json_text(_document(context, plans, lines, advanced.ask_minutes)))
     elif arguments.format == "shell":
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from flows.cli.plan_text import plan_text
 
-        made = forecast(context, advanced.ask_minutes)
-        write_stdout(plan_text(context, made, plans, lines, os.environ, arguments.verbose))
+        estimate = forecast(context, advanced.ask_minutes)
+        write_stdout(plan_text(context, estimate, plans, lines, os.environ, arguments.verbose))
     return _code(lines)
 
 
@@ -75,23 +75,23 @@ def _document(
 ) -> dict[str, object]:
     _, planned = plan_of(context.bundle("plan"))
     requests = [item for plan in plans for item in plan.requests]
-    found = {"preflight": plain(lines), "examples": plain(examples_of(context.gate, os.environ))}
+    optional = {"preflight": plain(lines), "examples": plain(examples_of(context.gate, os.environ))}
     return {
-        "checks": [_check(context, one) for one in planned],
+        "checks": [_check(context, entry) for entry in planned],
         "estimate": plain(forecast(context, ask_minutes)),
         "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
         "notified": {
             side.value: plain(notifier_reach(context.gate.notify, side, os.environ)) for side in Audience
         },
-        **{key: value for key, value in found.items() if value},
+        **{key: value for key, value in optional.items() if value},
     }
 
 
 def _code(lines: Sequence[PreflightCheck]) -> int:
-    found = {line.result for line in lines}
+    results = {line.result for line in lines}
     silent = any(line.unreachable for line in lines)
     unrefused = Exit.CANNOT_TELL if silent else Exit.GO
-    return int(next((code for result, code in REFUSED.items() if result in found), unrefused))
+    return int(next((code for result, code in REFUSED.items() if result in results), unrefused))
 
 
 def _refused(context: GateContext) -> tuple[PreflightCheck, ...]:
@@ -99,8 +99,8 @@ def _refused(context: GateContext) -> tuple[PreflightCheck, ...]:
     try:
         require_own_values(context.gate, context.file, os.environ)
     except GateFileError as error:
-        place = error.path if error.line is None else f"{error.path} (line {error.line})"
-        return (PreflightCheck(place, PreflightResult.WRONG, error.message, key=error.path),)
+        subject = error.path if error.line is None else f"{error.path} (line {error.line})"
+        return (PreflightCheck(subject, PreflightResult.WRONG, error.message, key=error.path),)
     return ()
 
 

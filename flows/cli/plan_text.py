@@ -21,7 +21,7 @@ from tasks.text.tables import counted
 HOUR_S = 3600.0
 SHOWN_WARNINGS, SHOWN_NODES = 2, 8
 # What a job is for.
-WORDS = {
+PURPOSES = {
     Work.COMMAND: "command",
     Work.CHECK: "health checks",
     Work.CONFIRM: "training, after each node has proven to be a machine that passed",
@@ -56,14 +56,14 @@ def plan_text(
     region = f" ({estimate.price.where})" if estimate.price is not None and estimate.price.where else ""
     sections: dict[str, Iterable[str]] = {
         "Example values to replace: until then the gate is rejected, or notifies nobody": [
-            one.text for one in examples_of(context.gate, environment)
+            example.text for example in examples_of(context.gate, environment)
         ],
         f"Checks, profile {context.gate.checks.profile.value}": _checks(context, planned),
         "Stages: estimates, not measurements of this cluster": [
-            _stage(estimate, one) for one in estimate.stages
+            _stage(estimate, stage) for stage in estimate.stages
         ],
         f"Cost before the training{region}": [
-            *(_cost(estimate, one) for one in estimate.placements if one.chosen),
+            *(_cost(estimate, cost) for cost in estimate.placements if cost.chosen),
             _price(estimate),
         ],
         "Notifications": _notified(context, environment),
@@ -71,9 +71,9 @@ def plan_text(
         "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in lines],
     }
     page = [*head, f"Results are kept in {store}."]
-    for title, rows in sections.items():
-        if shown := [f"  {one_line(row, 4000)}" for row in rows]:
-            page += ["", title, *shown]
+    for title, entries in sections.items():
+        if indented := [f"  {one_line(entry, 4000)}" for entry in entries]:
+            page += ["", title, *indented]
     page += ["", "Nothing was started. --format shell prints the requests, --format json everything."]
     return "\n".join(page) + "\n"
 
@@ -88,15 +88,15 @@ def _answer(
     """The rows of the short answer by name; "" for a row that is left out."""
     examples = len(examples_of(context.gate, environment))
     unseen = sum(line.result is PreflightResult.UNSEEN for line in lines)
-    wrong, placements = len(_stopping(lines)) - 1, [one for one in estimate.placements if one.chosen]
+    wrong, placements = len(_stopping(lines)) - 1, [cost for cost in estimate.placements if cost.chosen]
     tasks = (
         f"correct {counted(wrong, 'more condition')} that would stop the gate" * (wrong > 0),
         f"replace {counted(examples, 'example value')}" * bool(examples),
     )
     todo, listed = "; ".join(filter(None, tasks)), " (--verbose lists them)"
     return {
-        "Time": "; ".join(_length(one) for one in estimate.stages if one.billed),
-        "Cost": "; ".join(f"{_bounds(estimate, one)}, before the training" for one in placements),
+        "Time": "; ".join(_length(stage) for stage in estimate.stages if stage.billed),
+        "Cost": "; ".join(f"{_bounds(estimate, cost)}, before the training" for cost in placements),
         "Jobs": ", ".join(plan.job.name for plan in plans),
         "Notified": f"broken hardware: {_reach(context, environment, Audience.ONCALL)}; "
         f"everything else: {_reach(context, environment, Audience.OWNER)}",
@@ -108,7 +108,7 @@ def _answer(
 def _summary(context: GateContext, planned: Sequence[Planned]) -> str:
     gate, declared = context.gate, context.declared
     gpus = f", {declared.gpus_per_node} GPUs each" if declared.gpus_per_node else ""
-    running = sum(1 for one in planned if one.skip is None and one.check not in gate.checks.skip)
+    running = sum(1 for entry in planned if entry.skip is None and entry.check not in gate.checks.skip)
     summary = (
         f"Plan of gate {gate.name}: {running} checks on {counted(declared.nodes, 'node')} of {declared.instance_type}{gpus}, "
         f"{counted(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {context.launcher.placement.value}, "
@@ -118,13 +118,13 @@ def _summary(context: GateContext, planned: Sequence[Planned]) -> str:
 
 
 def _stopping(lines: Sequence[PreflightCheck]) -> list[PreflightCheck]:
-    return [one for one in lines if one.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)]
+    return [line for line in lines if line.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)]
 
 
 def _obstacles(lines: Sequence[PreflightCheck], limit: int | None) -> Iterator[str]:
     """What would stop the gate, or else the engine that gave no answer; then the warnings, at most `limit` of them."""
     stopping = _stopping(lines)
-    unreachable = [one for one in lines if one.unreachable]
+    unreachable = [check for check in lines if check.unreachable]
     if stopping:
         yield f"This gate would not start: {one_line(stopping[0].text, 1200)}"
     elif unreachable:
@@ -154,14 +154,14 @@ def _checks(context: GateContext, planned: Sequence[Planned]) -> Iterator[str]:
         Scope.CLUSTER: "once per cluster",
     }
     skipped = context.gate.checks.skip
-    groups: dict[str, list[str]] = {place: [] for place in where.values()}
+    groups: dict[str, list[str]] = {title: [] for title in where.values()}
     if skipped:
         groups["not run: left out by the gate file (a warning in every verdict)"] = list(skipped)
-    for one in planned:
-        if one.check not in skipped:
-            place = where[one.scope] if one.skip is None else f"not run: {one.skip.value}"
-            groups.setdefault(place, []).append(_marked(context, one))
-    return (f"{place}: {', '.join(checks)}" for place, checks in groups.items() if checks)
+    for entry in planned:
+        if entry.check not in skipped:
+            title = where[entry.scope] if entry.skip is None else f"not run: {entry.skip.value}"
+            groups.setdefault(title, []).append(_marked(context, entry))
+    return (f"{title}: {', '.join(checks)}" for title, checks in groups.items() if checks)
 
 
 def _marked(context: GateContext, planned: Planned) -> str:
@@ -191,15 +191,15 @@ def _bounds(estimate: Forecast, cost: PlacementCost) -> str:
     return f"{about}, at most {_amount(cost.at_most_node_hours, estimate.price)}"
 
 
-def _cost(estimate: Forecast, one: PlacementCost) -> str:
+def _cost(estimate: Forecast, cost: PlacementCost) -> str:
     price, idle = estimate.price, "no idle time"
-    if one.idle_at_most_node_hours:
+    if cost.idle_at_most_node_hours:
         rate = (
             "" if price is None else f", {estimate.nodes * price.usd_per_node_hour / 60:,.2f} USD per minute"
         )
-        idle = f"of which idle at most {_amount(one.idle_at_most_node_hours, price)}{rate}"
-    again = f"; {one.again}" if one.again else ""
-    return f"{one.placement.value}: {_bounds(estimate, one)}, {idle}{again}"
+        idle = f"of which idle at most {_amount(cost.idle_at_most_node_hours, price)}{rate}"
+    again = f"; {cost.again}" if cost.again else ""
+    return f"{cost.placement.value}: {_bounds(estimate, cost)}, {idle}{again}"
 
 
 def _reach(context: GateContext, environment: Mapping[str, str], side: Audience) -> str:
@@ -220,11 +220,11 @@ def _notified(context: GateContext, environment: Mapping[str, str]) -> Iterator[
 
 def _job(plan: Plan) -> str:
     calls = [f"{call.service} {call.operation}" for call in plan.calls]
-    scripts = [one.argv[0] for one in plan.processes if one.script]
-    own = [f"{one.kind} {one.node}" for one in plan.processes if one.node]
+    scripts = [process.argv[0] for process in plan.processes if process.script]
+    own = [f"{process.kind} {process.node}" for process in plan.processes if process.node]
     more = f" and {len(own) - SHOWN_NODES} more" * (len(own) > SHOWN_NODES)
-    named = ", ".join((*calls, *scripts, *own[:SHOWN_NODES]))
-    return f"{plan.job.name}: {WORDS[plan.job.work]}: {named}{more}"
+    names = ", ".join((*calls, *scripts, *own[:SHOWN_NODES]))
+    return f"{plan.job.name}: {PURPOSES[plan.job.work]}: {names}{more}"
 
 
 def _price(estimate: Forecast) -> str:

@@ -97,17 +97,17 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
     plans = list(planned(work.cases, work.remediation.machines))
     mode = work.remediation.settings.mode.value
     if arguments.format == "json":
-        rows = [
-            {"node": one.node, "gate_id": one.gate_id, "steps": [{"rung": r.value, "command": c} for r, c in steps]}
-            for one, steps in plans
+        cases = [
+            {"node": entry.node, "gate_id": entry.gate_id, "steps": [{"rung": r.value, "command": c} for r, c in steps]}
+            for entry, steps in plans
         ]  # fmt: skip
-        write_stdout(json_text({"mode": mode, "cases": rows}))
+        write_stdout(json_text({"mode": mode, "cases": cases}))
         return int(Exit.GO)
     if not plans:
         write_stdout(f"{nothing_condemned(context)}\n")
     for case, steps in plans:
-        found = case.blames[0]
-        write_stdout(f"{case.node}: {found.check}: {one_line(found.message, 300)}\n")
+        blame = case.blames[0]
+        write_stdout(f"{case.node}: {blame.check}: {one_line(blame.message, 300)}\n")
         for number, (rung, command) in enumerate(steps, 1):
             message = command or STEPS.get(rung, "")
             write_stdout(f"  {number}. {rung.value}{f': {message}' if message else ''}\n")

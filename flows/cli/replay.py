@@ -37,21 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, one report in memory at a time; lines appear as they are found."""
-    kept = open_named_store(arguments.store)
-    file = arguments.policy or kept.policy
+    source = open_named_store(arguments.store)
+    file = arguments.policy or source.policy
     policy = policy_of(file)
     baseline = read_baseline(arguments.baseline) if arguments.baseline else None
-    require_gates(kept)
-    total, rows = ReplayTotals(), list[object]()
+    require_gates(source)
+    total, gates = ReplayTotals(), list[object]()
     by = f"{policy.name} ({file})" if policy is not None else SHIPPED
-    cluster = chosen_cluster(kept, arguments.cluster)
-    for one in replay(kept.store, policy, builtin(), baseline, cluster):
-        total.add(one)
+    cluster = chosen_cluster(source, arguments.cluster)
+    for result in replay(source.store, policy, builtin(), baseline, cluster):
+        total.add(result)
         if arguments.format == "json":
-            rows += [plain(one)] if one.fate is not ReplayResult.SAME else []
+            gates += [plain(result)] if result.fate is not ReplayResult.SAME else []
         else:
-            write_stdout(gate_text(one))
-    _show_sum(arguments.format, total, rows, by)
+            write_stdout(gate_text(result))
+    _show_sum(arguments.format, total, gates, by)
     if arguments.policy is None:
         write_stderr(f"policy: {by}")
     say_cluster([arguments.store], arguments.cluster)

@@ -24,6 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the schema."""
     from tasks.reports.schema import RESULT_PATH, SCHEMAS
 
-    kind = arguments.kind
-    write_stdout(RESULT_PATH.read_text(encoding="utf-8") if kind == "result" else SCHEMAS[kind][1]())
+    schema = arguments.kind
+    write_stdout(RESULT_PATH.read_text(encoding="utf-8") if schema == "result" else SCHEMAS[schema][1]())
     return int(Exit.GO)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NAME = "here"
 LIMIT = 4
 # What deployments/server/runner.env says to a worker: a run that is silent for three heartbeats is taken for dead.
-TOLD = {
+SETTINGS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_RUNNER_POLL_FREQUENCY": "2",
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if message := _wrong(folder_of({**os.environ, **gates}), arguments.limit):
         write_stderr(f"prelaunch: {message}")
         return int(Exit.REJECTED)
-    os.environ.update({**TOLD, **os.environ, **gates})  # for the processes of the runs
+    os.environ.update({**SETTINGS, **os.environ, **gates})  # for the processes of the runs
     try:
         # Prefect's runner keeps files in a folder of one name for all users of a machine: here it gets a folder of its own.
         with tempfile.TemporaryDirectory(prefix="prelaunch-serve-", ignore_cleanup_errors=True) as folder:
@@ -95,8 +95,8 @@ async def _serve(limit: int) -> None:
     from prefect.runner import Runner
 
     runner = Runner(name=NAME, limit=limit, pause_on_shutdown=False)
-    for name, place in (await _deployments(runner)).items():
-        write_stdout(f"{name}  {place}\n")
+    for name, page in (await _deployments(runner)).items():
+        write_stdout(f"{name}  {page}\n")
     sys.stdout.flush()
     write_stderr("prelaunch: serving. Ctrl-C stops it, and cancels all runs")
     serving = asyncio.create_task(runner.start())
@@ -121,16 +121,16 @@ async def _deployments(runner: Runner) -> dict[str, str]:
     pages = {}
     flows: tuple[Any, ...] = (gate, commission, reap, remedy)
     for flow in flows:
-        made = await flow.ato_deployment(
+        spec = await flow.ato_deployment(
             NAME, tags=["prelaunch", "served"], entrypoint_type=EntrypointType.MODULE_PATH
         )
-        made.entrypoint = (
+        spec.entrypoint = (
             f"prelaunch.{flow.fn.__name__}"  # where a run begins, another package may be called flows
         )
-        made.work_pool_name = made.work_queue_name = None  # said, so that an earlier pool is forgotten
+        spec.work_pool_name = spec.work_queue_name = None  # said, so that an earlier pool is forgotten
         # Not runner.add_flow: that hands the flow's process a pickle of the function, without the types of its parameters.
-        known = await runner.aadd_deployment(made)
-        pages[f"{flow.name}/{NAME}"] = url_for("deployment", obj_id=known) or str(known)
+        added_id = await runner.aadd_deployment(spec)
+        pages[f"{flow.name}/{NAME}"] = url_for("deployment", obj_id=added_id) or str(added_id)
     return pages
 
 

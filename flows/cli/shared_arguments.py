@@ -118,8 +118,8 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 def host_port(text: str) -> str:
     """HOST:PORT, as an argument's type."""
-    place = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text)
-    if place is None or int(place[1]) > 65535:
+    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text)
+    if match is None or int(match[1]) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r:.80} is not of the form HOST:PORT")
     return text
 

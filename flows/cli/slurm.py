@@ -45,17 +45,17 @@ def run(arguments: argparse.Namespace) -> int:
         message = f"{unknown[0]!r:.80} is no check of a cluster. The checks are: {', '.join(NAMES)}"
         raise InputError("command line", message)
     options = {"partition": arguments.partition, "account": arguments.account}
-    place = tuple(f"--{name}={value}" for name, value in options.items() if value)
-    found = []
+    flags = tuple(f"--{name}={value}" for name, value in options.items() if value)
+    checks = []
     try:
-        for check in run_checks(arguments.checks or NAMES, arguments.nodes, place, arguments.image):
-            found.append(check)
+        for check in run_checks(arguments.checks or NAMES, arguments.nodes, flags, arguments.image):
+            checks.append(check)
             if arguments.format == "text":
                 write_stdout(f"{check.text}\n")
     except MissingCommand as error:
         raise InputError("Slurm", str(error)) from error
     if arguments.format == "json":
-        rows = [{**vars(check), "outcome": check.outcome.value} for check in found]
-        write_stdout(json_text({"checks": rows}))
-    outcomes = {check.outcome for check in found}
+        entries = [{**vars(check), "outcome": check.outcome.value} for check in checks]
+        write_stdout(json_text({"checks": entries}))
+    outcomes = {check.outcome for check in checks}
     return int(next((code for outcome, code in CODES.items() if outcome in outcomes), Exit.GO))

@@ -71,17 +71,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace, source: NamedStore) -> int:
     since = _instant(arguments.since) if arguments.since else ""
-    found = listed(source.store)
+    listing = listed(source.store)
     cluster = chosen_cluster(source, arguments.cluster)
-    chosen = [one for one in found.records if one.judged_at >= since and cluster in (None, one.cluster)]
-    problems = list(found.problems)
+    chosen = [item for item in listing.records if item.judged_at >= since and cluster in (None, item.cluster)]
+    problems = list(listing.problems)
     decided = kept_ends(source.store, [record.gate_id for record in chosen])
     of_node = {gate_id: end.failure for gate_id, end in decided.items() if end.failure}
-    late = [one for one in found.unjudged if _began(one) >= since]
+    late = [gate for gate in listing.unjudged if _began(gate) >= since]
     ends = kept_ends(source.store, late)
-    unjudged = {one: end for one, end in ends.items() if cluster in (None, end.cluster)}
+    unjudged = {gate: end for gate, end in ends.items() if cluster in (None, end.cluster)}
     if arguments.format == "json":
-        rows = [{**plain_table(one), **_decision_json(decided.get(one.gate_id))} for one in chosen]
+        entries = [{**plain_table(item), **_decision_json(decided.get(item.gate_id))} for item in chosen]
         ended = [
             {
                 "gate_id": gate_id,
@@ -92,9 +92,9 @@ def _list(arguments: argparse.Namespace, source: NamedStore) -> int:
             }
             for gate_id, end in unjudged.items()
         ]
-        write_stdout(json_text({"verdicts": rows, "unjudged": ended, "problems": problems, "error": None}))
+        write_stdout(json_text({"verdicts": entries, "unjudged": ended, "problems": problems, "error": None}))
     else:
-        texts = {one.gate_id: text for one in chosen if (text := _decision_text(decided.get(one.gate_id)))}
+        texts = {item.gate_id: text for item in chosen if (text := _decision_text(decided.get(item.gate_id)))}
         write_stdout(listed_text(chosen, texts, of_node))
         write_stdout(
             unjudged_text([(_began(gate_id), gate_id, end.reason) for gate_id, end in unjudged.items()])
@@ -129,8 +129,8 @@ def _decision_text(ended: KeptEnd | None) -> str:
         return ""
     if ended.decision is Decision.AWAITING:
         return "left to a person, and nobody decided"
-    who = "the policy" if ended.answer is None else ended.answer.by
-    by = "" if ended.decision is Decision.NOT_LAUNCHED else f", by {who}"
+    name = "the policy" if ended.answer is None else ended.answer.by
+    by = "" if ended.decision is Decision.NOT_LAUNCHED else f", by {name}"
     return f"{ended.decision.value.replace('_', ' ')}{by}{training}"
 
 
@@ -149,9 +149,9 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
 
 def _index(arguments: argparse.Namespace, source: NamedStore) -> int:
     done = rebuild(source.store)
-    place = source.store.location(HISTORY)
-    text = f"{place}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
-    write_result(arguments.format, {"index": place, **plain_table(done), "error": None}, text)
+    location = source.store.location(HISTORY)
+    text = f"{location}: {done.rows} verdicts, {done.with_nodes} with the rows of their nodes\n"
+    write_result(arguments.format, {"index": location, **plain_table(done), "error": None}, text)
     for problem in done.problems:
         write_stderr(f"prelaunch: {problem}")
     return int(Exit.CANNOT_TELL if done.problems else Exit.GO)
@@ -175,7 +175,7 @@ def _pruned(plan: Pruning, deleted: bool) -> dict[str, object]:
 
 
 def _instant(text: str) -> str:
-    """A time, or an age before now, as records have it. Raises InputError."""
+    """A time, or an age before now, as records have it; 1970 for an earlier one. Raises InputError."""
     age = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
     when = seconds_of(text if "T" in text else f"{text}T00:00:00Z")
     if age:
@@ -183,4 +183,4 @@ def _instant(text: str) -> str:
     if when is None:
         message = f"{text!r:.40} is not a time. Write 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d."
         raise InputError("--since", message)
-    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(max(when, 0.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

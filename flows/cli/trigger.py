@@ -81,7 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
             text = f"{reason.rstrip('.')}. {_cancelled(started, order)}"
             return no_verdict(arguments, text, cancelled=True)
     except Unreachable as error:
-        return no_verdict(arguments, str(error), Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
+        # The server may have started the run before it fell silent.
+        text = str(error) if started else f"{str(error).rstrip('.')}; {_cancelled(started, order)}"
+        return no_verdict(arguments, text, Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
     except FollowError as error:
         return refuse(arguments, str(error))
     except FlowInterrupted as error:
@@ -94,21 +96,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def begun(run: UUID, deployment: str, page: str) -> str:
     """The first line: which run was started, and what ends with this command."""
-    named = f"run {run} of {deployment} {page}".rstrip()
-    return f"{named} (if this command is ended, the run and its training are cancelled; prelaunch run follow {run} only shows the run)"
+    title = f"run {run} of {deployment} {page}".rstrip()
+    return f"{title} (if this command is ended, the run and its training are cancelled; prelaunch run follow {run} only shows the run)"
 
 
 def _request(arguments: argparse.Namespace) -> dict[str, object]:
-    asked: dict[str, object] = {}
+    request: dict[str, object] = {}
     if arguments.gate:
-        asked["gate_file"] = arguments.gate
+        request["gate_file"] = arguments.gate
     if arguments.wait:
-        asked["wait"] = arguments.wait
+        request["wait"] = arguments.wait
     if arguments.check_only:
-        asked["launch"] = False
+        request["launch"] = False
     if arguments.overrides:
-        asked["advanced"] = {"overrides": list(arguments.overrides)}
-    return asked
+        request["advanced"] = {"overrides": list(arguments.overrides)}
+    return request
 
 
 def _cancelled(started: list[UUID], order: tuple[str, dict[str, object], str]) -> str:

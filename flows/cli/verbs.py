@@ -119,8 +119,8 @@ def nearest_command(command: str, typed: str) -> str | None:
         return None
     below = [path for path in COMMANDS if path.startswith(f"{command} ".lstrip())]
     below.sort(key=len, reverse=True)  # the shorter command has the name that two have
-    words = {path: (COMMANDS[path][0], path.split()[-1], *MEANT.get(path, "").split()) for path in below}
-    names = {name: path for path in below for name in words[path]}
+    terms = {path: (COMMANDS[path][0], path.split()[-1], *MEANT.get(path, "").split()) for path in below}
+    names = {name: path for path in below for name in terms[path]}
     match = nearest(typed, list(names))
     return names[match] if match else None
 

@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Follow the run, which continues if this command is interrupted."""
-    found = run_id(arguments.flow_run)
-    if found is None:
+    flow_run_id = run_id(arguments.flow_run)
+    if flow_run_id is None:
         return refuse(
             arguments,
             f"{arguments.flow_run!r:.200} is not a flow run. Give its id, or the address of its page in Prefect's UI.",
@@ -82,23 +82,23 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with live_progress():
             ended = Foreground(
-                lambda: follow(found, report_progress, limit_s(arguments)), "the run continues"
+                lambda: follow(flow_run_id, report_progress, limit_s(arguments)), "the run continues"
             ).run()
     except NoSuchRun as error:
         return refuse(arguments, str(error))
     except FollowError as error:
         return no_verdict(arguments, str(error))
     except FlowInterrupted as error:
-        write_stderr(f"prelaunch: stopped watching; run {found} continues")
+        write_stderr(f"prelaunch: stopped watching; run {flow_run_id} continues")
         return int(error.code)
     return show(arguments, ended)
 
 
 def run_id(text: str) -> UUID | None:
     """The id in an address or by itself; None for what holds none."""
-    for part in reversed(text.rstrip("/").replace("?", "/").split("/")):
+    for segment in reversed(text.rstrip("/").replace("?", "/").split("/")):
         try:
-            return UUID(part)
+            return UUID(segment)
         except ValueError:
             continue
     return None
@@ -198,7 +198,7 @@ def _print(
     report, missing = kept_report(status)
     failed = one_line(str(document.get("reason")), 900) if status.code in NOT_TRAINED else ""
     lines = (*notes, *status.lines)
-    context = VerdictContext(said=lines, first_line=str(document.get("first_line") or ""), failed=failed)
+    context = VerdictContext(notes=lines, first_line=str(document.get("first_line") or ""), failed=failed)
     if missing:
         write_stderr(f"prelaunch: {missing}")
     if status.left_out:
@@ -242,8 +242,8 @@ def _after(status: RunStatus, document: Mapping[str, object]) -> list[str]:
     lines = [f"Decision: {one_line(decision, 80)}"] if decision else []
     if job:
         with suppress(StoreError):
-            place = open_store(status.store).location(logs_folder(status.gate_id, job))
-            state += f" (logs: {place})" if state == JobState.FAILED.value else ""
+            location = open_store(status.store).location(logs_folder(status.gate_id, job))
+            state += f" (logs: {location})" if state == JobState.FAILED.value else ""
         lines.append(f"Training: {one_line(f'{job} {state}', 500)}")
     if document.get("html"):
         lines.append(f"Report:   {one_line(str(document['html']), 500)}")

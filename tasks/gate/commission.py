@@ -107,7 +107,10 @@ def _request_of(request: CommissionRequest, file: str, context: GateContext | No
         checks = context.gate.checks
         minutes = max(float(request.minutes), checks.max_runtime_minutes)
         stage_s = max(minutes * 60 * STAGE_SHARE, checks.stage_s)
+        unbounded = checks.model_copy(update={"deadline_s": None, "max_runtime_minutes": minutes})
+        deadline_s = max(checks.whole_deadline_s, unbounded.whole_deadline_s)
         sets += [f"checks.max_runtime_minutes={minutes}", f"checks.stage_s={stage_s}"]
+        sets.append(f"checks.deadline_s={deadline_s}")
     return GateRequest(
         gate_file=file,
         profile=request.profile,

@@ -140,7 +140,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     here, file = path.resolve().parent, _shown_path(path)
     policy = _policy(file, here, gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
-    facts = builtin().of(gate.declared(()))
+    facts = builtin().merged(gate.declared(()))
     _require_known(file, gate, policy, facts)
     topology = topology_of(gate.cluster, file, here)
     store, address, local = _kept_in(file, gate, request.advanced.store)
@@ -154,7 +154,8 @@ def open_gate_context(request: GateRequest) -> GateContext:
         raise _about_launcher(file, engine.launcher, error) from error
     _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
-    _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
+    if request.launch:
+        _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return GateContext(
         gate, file, here, policy, facts, gate.declared(names, kernel_log),
         store, address, engine, launcher, local, baseline, terms_of(gate), topology,

@@ -108,7 +108,7 @@ class Training:
     certain: bool = True
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """Both."""
         return "; ".join(filter(None, (self.cause, self.detail)))
 
@@ -219,7 +219,7 @@ def cancelled_by(outcome: GateOutcome, reason: str, unended: str = "") -> GateOu
     if training is not None:
         training = replace(training, state=JobState.UNKNOWN) if unended else training
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
-        reason = f"the training had failed ({training.said}); then {reason}" if training.said else reason
+        reason = f"the training had failed ({training.text}); then {reason}" if training.text else reason
         job = "the training that it had started" if training.certain else "its job, which may have trained,"
         left = f"{job} was {was}"
     message = f"{reason} after the verdict {answer_name}; {unended or left}"
@@ -232,7 +232,7 @@ def with_billed(outcome: GateOutcome, lines: tuple[str, ...]) -> GateOutcome:
     """
     judged = outcome.judged
     if judged is not None and outcome.ending is Ending.VERDICT:
-        judged = replace(judged, context=replace(judged.context, said=(*judged.context.said, *lines)))
+        judged = replace(judged, context=replace(judged.context, notes=(*judged.context.notes, *lines)))
     reason = " ".join((outcome.reason.rstrip(".") + ".", *lines)) if lines else outcome.reason
     return replace(outcome, judged=judged, reason=reason)
 
@@ -283,7 +283,7 @@ def outcome_summary(outcome: GateOutcome) -> dict[str, object]:
         "training": {
             "job_id": training.job_id,
             "state": training.state,
-            "detail": training.said,
+            "detail": training.text,
             "node": training.node,
         }
         if training

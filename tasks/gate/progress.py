@@ -50,7 +50,7 @@ class Progress:
     detail: str
     done: int = 0
     total: int = 0
-    answered: AnswerLine | None = None
+    answer: AnswerLine | None = None
     lasting: bool = False
     unended: bool = False
     waits: bool = False

@@ -109,17 +109,17 @@ class ApprovalAnswer:
     @property
     def line(self) -> str:
         """Who decided what and why, and what came of it, in one line."""
-        return str(self.parts)
+        return str(self.summary)
 
     @property
-    def parts(self) -> AnswerLine:
+    def summary(self) -> AnswerLine:
         """The line is returned in its parts, for notifiers that show a person by name."""
         if self.via is AnswerChannel.NOBODY:
-            return AnswerLine(self.reason)
+            return AnswerLine(self.reason, key=self.key)
         because = f": {self.reason}" if self.reason else ""
         sentence = f"{ACTION_TEXTS[self.action]}{because}{f' (the answer is not valid: {self.note})' if self.note else ''}"
         proven = self.verified and self.via is AnswerChannel.SLACK
-        return AnswerLine(sentence, self.by, self.who if proven else "")
+        return AnswerLine(sentence, self.by, self.who if proven else "", self.key)
 
 
 STRICTNESS = (ApprovalAction.LAUNCH, ApprovalAction.RECHECK, ApprovalAction.BLOCK)

@@ -187,6 +187,7 @@ class Session:
             self.context.launcher.cancel(job)
             self.let_go(job)
         self.previous, self.judged = self.judged or self.previous, None
+        self.answer = None
         self.proof.clear()
         attempt = self.renewal.lease.attempt + 1
         return self.renewal.change(attempt=attempt, trainings=1, adopted=False)

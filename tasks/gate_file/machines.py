@@ -14,7 +14,8 @@ from checks.documents.nearest import nearest
 from checks.documents.report import dump_plain, plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, types_text, unknown_type
-from checks.policy import CheckPolicy, Policy
+from checks.facts.profile_options import NAMES
+from checks.policy import SENSIBLE, CheckPolicy, Policy
 from tasks.gate_file.model import Cluster, Gate
 from tasks.gate_file.read import GateFileError
 
@@ -52,11 +53,14 @@ def unfit_line(check: Check, line: CheckPolicy) -> str:
         written, true = plain(getattr(line, key)), plain(getattr(check, key))
         if written != true:
             return f"has {key} = {written} for check {name}, but the catalogue has {true}: correct the policy"
-    unknown = [rule.metric for rule in line.rules if rule.metric not in check.metrics]
-    if unknown and check in catalog.CATALOG:  # a site's own check may measure more than it must
-        near = nearest(unknown[0], check.metrics)
-        written = f"has a rule for {unknown[0]} of check {name}, which measures no such thing"
-        return f"{written}: {f'did you mean {near}?' if near else 'it measures ' + ', '.join(check.metrics)}"
+    metrics = [("a rule for the metric", rule.metric, check.metrics) for rule in line.rules]
+    options = [("the option", option, sorted({*SENSIBLE, *NAMES})) for option in line.options]
+    for noun, key, names in (*metrics, *options):
+        # A site's own check may measure more than it must, and read options of its own.
+        if key not in names and check in catalog.CATALOG:
+            near = nearest(key, names)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+            return f"has {noun} {key} of check {name}, which does not exist: {hint}"
     more = [profile.value for profile in line.profiles if profile not in check.profiles]
     return f"asks for check {name} in profile {more[0]}, in which it never runs" if more else ""
 

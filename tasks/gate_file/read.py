@@ -122,11 +122,11 @@ def _absent(path: Path) -> GateFileError:
     if not path.parent.is_dir():
         text = f"there is no folder {path.parent}. `prelaunch init` writes a gate file"
         return GateFileError(str(path), "", text)
-    names, place = names_in(path.parent), path.parent.absolute()
+    names, folder = names_in(path.parent), path.parent.absolute()
     near = nearest(path.stem, names)
-    text = f"there is no such file, and {place} has no gate files. `prelaunch init` writes one"
+    text = f"there is no such file, and {folder} has no gate files. `prelaunch init` writes one"
     if names:
-        text = f"there is no such file. The gate files in {place}: {', '.join(names)}"
+        text = f"there is no such file. The gate files in {folder}: {', '.join(names)}"
     return GateFileError(str(path), "", text, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
 
 
@@ -201,21 +201,21 @@ def _why_locked(keys: Sequence[str], table: Mapping[str, Any], value: object) ->
     return ""
 
 
-def _validated(file: str, table: Mapping[str, Any], kind: type[GateFileError] = GateFileError) -> Gate:
+def _validated(file: str, table: Mapping[str, Any], error_type: type[GateFileError] = GateFileError) -> Gate:
     try:
         # Strict JSON mode takes lists for tuples and text for enums, and still coerces nothing.
         return Gate.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise plain_error(file, error, Gate, kind) from None
+        raise plain_error(file, error, Gate, error_type) from None
 
 
 def plain_error(
-    file: str, error: ValidationError, model: type[BaseModel], kind: type[GateFileError] = GateFileError
+    file: str, error: ValidationError, model: type[BaseModel], error_type: type[GateFileError] = GateFileError
 ) -> GateFileError:
     """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one."""
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    return kind(file, *_in_words(first, model))
+    return error_type(file, *_in_words(first, model))
 
 
 def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | None]:

@@ -149,7 +149,7 @@ def _policy(data: bytes, is_json: bool) -> Policy:
 
 def _require_possible(policy: Policy) -> None:
     facts = builtin()
-    for path, reason in impossible(policy, facts, facts.expected.parts):
+    for path, reason in impossible(policy, facts, facts.expected.rooflines):
         raise DecodeError(f"{reason}: no healthy node would pass", path)
 
 

@@ -70,7 +70,7 @@ def starts_of(files: Iterable[Written]) -> tuple[tuple[Attempt, ...], ...]:
     take other machines. Of one start's several tokens the one that most hosts share counts, so it is the last.
     """
     starts: list[list[Attempt]] = []
-    for attempt in sorted(_grouped(files), key=lambda one: (one.restarts, one.began, one.last, one.token)):
+    for attempt in sorted(_grouped(files), key=lambda own: (own.restarts, own.began, own.last, own.token)):
         hosts_before = {host for other in starts[-1] for host in other.hosts} if starts else set()
         if not starts or attempt.hosts & hosts_before or attempt.restarts != starts[-1][0].restarts:
             starts.append([])

@@ -125,7 +125,7 @@ class RetentionState(Enum):
     NOTHING = "nothing"  # this engine keeps none
     COMING = "coming"  # not yet known: ask again
     READY = "ready"
-    TAKEN = "taken"  # by the job in `by`
+    REUSED = "taken"  # by the job in `by`
     GONE = "gone"
 
 

@@ -198,8 +198,8 @@ def _label(text: str) -> str:
 def _instance(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     """The EC2 instance id: at the end of providerID (aws:///us-east-1a/i-...) or of HyperPod's node name."""
     for text in (str(spec.get("providerID") or ""), str(meta.get("name") or "")):
-        if found := INSTANCE.search(text):
-            return found[1]
+        if match := INSTANCE.search(text):
+            return match[1]
     return ""
 
 

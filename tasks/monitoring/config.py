@@ -65,12 +65,12 @@ class MonitoringSettings:
 def rendered(settings: MonitoringSettings) -> dict[str, str]:
     """The files by their names below the folder of the configuration. Raises ConfigError."""
     _require_usable(settings)
-    parts = ["prometheus.yml"]
+    names = ["prometheus.yml"]
     if settings.slurm:
-        parts.append("scrape-slurm.yml")
+        names.append("scrape-slurm.yml")
     if settings.remote_write:
-        parts.append("remote-write.yml")
-    prometheus = "".join((SHIPPED / part).read_text(encoding="utf-8") for part in parts)
+        names.append("remote-write.yml")
+    prometheus = "".join((SHIPPED / name).read_text(encoding="utf-8") for name in names)
     values = _values(settings)
     return {
         "prometheus.yml": _filled(prometheus, values),

@@ -44,10 +44,10 @@ class FleetPages:
             self._making.release()
 
     def _page(self, node: str) -> str | None:
-        found = read_fleet(self._store, time.time(), FRESH_S, node=node)
+        fleet = read_fleet(self._store, time.time(), FRESH_S, node=node)
         if node:
-            return node_page(node, found) if found.nodes or found.replaced else None
-        return fleet_page(found, lambda gate_id: page_link(self._store, html_key(gate_id)))
+            return node_page(node, fleet) if fleet.nodes or fleet.replaced else None
+        return fleet_page(fleet, lambda gate_id: page_link(self._store, html_key(gate_id)))
 
 
 def _failed(reason: str) -> str:

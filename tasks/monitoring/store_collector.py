@@ -17,7 +17,7 @@ from checks.model import Answer
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from checks.watch import families
-from checks.watch.families import Row, text_of
+from checks.watch.families import Sample, text_of
 from tasks.reports.fleet.fleet import SEEN_S
 from tasks.store import node_rows
 from tasks.store.base import Store, StoreError
@@ -58,29 +58,29 @@ class StoreCollector:
     def text(self) -> str:
         """The text of one scrape, with what the store says now. It ends within the time of a scrape."""
         read_at = time.time()
-        rows, unread, problem = self._rows()
+        samples, unread, problem = self._samples()
         if problem != self._problem:
             self._log(f"the store cannot be read: {problem}" if problem else "the store can be read again")
             self._problem = problem
         if problem:
             return text_of([(families.STORE_READ, (), 0.0)])
-        kept = rows[: self._most]
-        omitted = float(len(rows) - len(kept) + unread)
+        served = samples[: self._most]
+        omitted = float(len(samples) - len(served) + unread)
         own = (
             (families.STORE_READ, 1.0),
             (families.STORE_READ_TIME, read_at),
             (families.STORE_OMITTED, omitted),
         )
-        return text_of((*((family, (), value) for family, value in own), *kept))
+        return text_of((*((family, (), value) for family, value in own), *served))
 
-    def _rows(self) -> tuple[list[Row], int, str]:
+    def _samples(self) -> tuple[list[Sample], int, str]:
         """The rows, how many nodes and gates have none, or why there are no rows. A scrape does not wait for one that hangs."""
         end = time.monotonic() + self._seconds
         if not self._reading.acquire(timeout=self._seconds / 2):
             return [], 0, "an earlier scrape is still reading it"
         self._store.answer_by = end
 
-        def read() -> tuple[list[Row], int]:
+        def read() -> tuple[list[Sample], int]:
             try:
                 return self._read()
             finally:
@@ -100,38 +100,38 @@ class StoreCollector:
         report = record.digests.report
         if report not in self._known:
             try:
-                rows = node_rows.read(self._store, record.reused or record.gate_id)
+                gate = node_rows.read(self._store, record.reused or record.gate_id)
             except DecodeError:
-                rows = None
-            if rows is None or rows.numbers.report != report:
+                gate = None
+            if gate is None or gate.numbers.report != report:
                 return None
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            measured = [row.node for row in rows.nodes if row.standing is not Standing.CANNOT_TELL]
-            self._known[report] = [row.node for row in rows.nodes], measured
+            measured = [entry.node for entry in gate.nodes if entry.standing is not Standing.CANNOT_TELL]
+            self._known[report] = [entry.node for entry in gate.nodes], measured
         return self._known[report]
 
-    def _read(self) -> tuple[list[Row], int]:
+    def _read(self) -> tuple[list[Sample], int]:
         """Raises StoreError."""
-        found = listed(self._store, self._records)
-        if unreadable := len(found.problems) - len(found.cut_short):
-            raise StoreError(f"{unreadable} records are unreadable, the first is {found.problems[0]}")
-        if not found.records and not found.cut_short:  # also a folder whose mount is gone
+        listing = listed(self._store, self._records)
+        if unreadable := len(listing.problems) - len(listing.cut_short):
+            raise StoreError(f"{unreadable} records are unreadable, the first is {listing.problems[0]}")
+        if not listing.records and not listing.cut_short:  # also a folder whose mount is gone
             raise StoreError("there is no gate in it. Look at its address, and whether its mount is there")
         clusters: dict[str, list[Record]] = {}
-        for record in found.records:  # oldest first
+        for record in listing.records:  # oldest first
             if not RETEST_CLUSTER.search(record.cluster):  # such a cluster never has another gate
                 clusters.setdefault(record.cluster, []).append(record)
-        made = [_of_cluster(name, records, self._names) for name, records in sorted(clusters.items())]
+        results = [_of_cluster(name, records, self._names) for name, records in sorted(clusters.items())]
         # In the order of what is missed most: if something is left out, it is the nodes of the last clusters.
-        rows = [row for gates, _, _ in made for row in gates]
-        rows += [row for _, nodes, _ in made for row in nodes]
-        return rows, sum(unread for _, _, unread in made) + len(found.cut_short)
+        samples = [sample for gates, _, _ in results for sample in gates]
+        samples += [sample for _, nodes, _ in results for sample in nodes]
+        return samples, sum(unread for _, _, unread in results) + len(listing.cut_short)
 
 
 def _of_cluster(
     cluster: str, records: Sequence[Record], names: Callable[[Record], Names | None]
-) -> tuple[list[Row], list[Row], int]:
+) -> tuple[list[Sample], list[Sample], int]:
     """The rows about the cluster's gates, those about its nodes, and the number of nodes of which nothing is kept, or which another
     version kept. Raises StoreError.
     """
@@ -139,13 +139,13 @@ def _of_cluster(
     since = _judged_at(last) - SEEN_S  # else a gate file that was renamed would declare its nodes for ever
     declaring = {record.gate: record for record in records if _judged_at(record) >= since}.values()
     proofs = [record for record in records if record.answer is Answer.GO][-PROOFS:]
-    found = {record.gate_id: (record, names(record)) for record in (*proofs, *declaring)}
-    known = {gate_id: nodes for gate_id, (_, nodes) in found.items() if nodes is not None}
+    by_gate = {record.gate_id: (record, names(record)) for record in (*proofs, *declaring)}
+    stored = {gate_id: nodes for gate_id, (_, nodes) in by_gate.items() if nodes is not None}
     proven: dict[str, float] = {}
     for record in proofs:
-        for name in known[record.gate_id][1] if record.gate_id in known else ():
+        for name in stored[record.gate_id][1] if record.gate_id in stored else ():
             proven[name] = max(_measured_at(record), proven.get(name, 0.0))
-    gates: list[Row] = [
+    gates: list[Sample] = [
         (families.GATE_END, (cluster,), _measured_at(last)),
         (families.CONDEMNED, (cluster,), float(len(last.condemned))),
     ]
@@ -156,10 +156,10 @@ def _of_cluster(
     gates += [
         (families.STAGE_DURATION, (cluster, stage), seconds) for stage, seconds in _stages(last).items()
     ]
-    declared = {name for one in declaring if one.gate_id in known for name in known[one.gate_id][0]}
-    nodes: list[Row] = [(families.DECLARED_NODE, (cluster, node), 1.0) for node in sorted(declared)]
+    declared = {name for entry in declaring if entry.gate_id in stored for name in stored[entry.gate_id][0]}
+    nodes: list[Sample] = [(families.DECLARED_NODE, (cluster, node), 1.0) for node in sorted(declared)]
     nodes += [(families.PROVEN, (cluster, node), at) for node, at in sorted(proven.items())]
-    return gates, nodes, sum(record.nodes for record, nodes in found.values() if nodes is None)
+    return gates, nodes, sum(record.nodes for record, nodes in by_gate.values() if nodes is None)
 
 
 def _judged_at(record: Record) -> float:

@@ -50,29 +50,29 @@ def targets_of(gate: Gate, nodes: str = "", without_efa: bool = False) -> tuple[
     `without_efa`: no exporter for EFA runs there. Raises TargetsError.
     """
     declared = gate.cluster.declared
-    named = _targets(nodes) if nodes else _launchers_own(gate)
-    if len(named) < declared.nodes:
+    addresses = _targets(nodes) if nodes else _launchers_own(gate)
+    if len(addresses) < declared.nodes:
         raise TargetsError(
-            f"the gate file declares {declared.nodes} nodes of cluster {gate.cluster.name}, and --nodes names {len(named)}. "
+            f"the gate file declares {declared.nodes} nodes of cluster {gate.cluster.name}, and --nodes names {len(addresses)}. "
             "Name every node that should be there, also one that is down: what is not named is not missed."
         )
     gpus, efa = _hardware(gate.declared(()))
     return tuple(
         Target(address, gate.cluster.name, node, declared.instance_type, gpus, efa and not without_efa)
-        for node, address in named.items()
+        for node, address in addresses.items()
     )
 
 
 def document(targets: Sequence[Target]) -> str:
     """The file for Prometheus' file_sd_configs, ordered by cluster and node. Labels that begin with __ end in its relabelling."""
-    seen: dict[tuple[str, str], Target] = {}
+    by_node: dict[tuple[str, str], Target] = {}
     for target in targets:
-        other = seen.setdefault((target.cluster, target.node), target)
+        other = by_node.setdefault((target.cluster, target.node), target)
         if other != target:
             raise TargetsError(
                 f"node {target.node} of cluster {target.cluster} is declared twice, and differently."
             )
-    rows = [
+    groups = [
         {
             "targets": [target.address],
             "labels": {
@@ -83,21 +83,21 @@ def document(targets: Sequence[Target]) -> str:
                 "__efa": "yes" if target.efa else "no",
             },
         }
-        for _, target in sorted(seen.items())
+        for _, target in sorted(by_node.items())
     ]
-    return json.dumps(rows, indent=1) + "\n"
+    return json.dumps(groups, indent=1) + "\n"
 
 
 def _targets(nodes: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in filter(None, re.split(BETWEEN, nodes)):
-        names, equals, address = word.partition("=")
+    addresses: dict[str, str] = {}
+    for entry in filter(None, re.split(BETWEEN, nodes)):
+        names, equals, address = entry.partition("=")
         try:
             expanded = expand(names)
         except HostListError as error:
             raise TargetsError(f"--nodes: {error}.") from error
         if equals and len(expanded) > 1:
-            raise TargetsError(f"--nodes: {word!r:.80} gives {len(expanded)} nodes one address.")
+            raise TargetsError(f"--nodes: {entry!r:.80} gives {len(expanded)} nodes one address.")
         for name in expanded:
             where = address if equals else name
             if not re.fullmatch(NODE_NAME, name[:300]):
@@ -106,11 +106,11 @@ def _targets(nodes: str) -> dict[str, str]:
                 raise TargetsError(
                     f"--nodes: {where!r:.80} is not an address without a port, such as 10.0.0.7 or [fd00::7]."
                 )
-            if found.setdefault(name, where) != where:
+            if addresses.setdefault(name, where) != where:
                 raise TargetsError(f"--nodes: {name} has two addresses.")
-    if not found:
+    if not addresses:
         raise TargetsError("--nodes names no node.")
-    return found
+    return addresses
 
 
 def _launchers_own(gate: Gate) -> dict[str, str]:
@@ -129,6 +129,6 @@ def _launchers_own(gate: Gate) -> dict[str, str]:
 
 def _hardware(declared: Declared) -> tuple[int | None, bool]:
     """The GPUs of a node, and whether it may have devices of EFA."""
-    instance = builtin().of(declared).instances.get(declared.instance_type)
+    instance = builtin().merged(declared).instances.get(declared.instance_type)
     gpus = declared.gpus_per_node or (instance.gpus if instance and not instance.neuron_devices else 0)
     return gpus, not instance or instance.efa_devices != 0

@@ -39,7 +39,7 @@ class AppriseNotifier(Notifier):
         """Send to each URL in turn; the error names those that failed and those that did not."""
         until = time.monotonic() + self.total_s
         addresses = [
-            found for reference in self._references(page.audience) for found in self._addresses(reference)
+            address for reference in self._references(page.audience) for address in self._addresses(reference)
         ]
         sent, failed = [], []
         for url, name in addresses:
@@ -54,10 +54,10 @@ class AppriseNotifier(Notifier):
         return ", ".join(sent)
 
     def _references(self, audience: Audience) -> tuple[str, ...]:
-        found = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
-        if not found:
+        references = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
+        if not references:
             raise NotifyError("the gate's owner has no URLs. Set [notify.apprise] owner_urls.")
-        return found
+        return references
 
     def _addresses(self, reference: str) -> list[tuple[str, str]]:
         """The URLs of a reference, and what people call each: "URL 2 of env:NAME (mailtos)".
@@ -119,8 +119,8 @@ def _asset() -> AppriseAsset:
 def _type(severity: Severity) -> NotifyType:
     from apprise import NotifyType
 
-    known = {Severity.INFO: NotifyType.INFO, Severity.WARNING: NotifyType.WARNING}
-    return known.get(severity, NotifyType.FAILURE)
+    types = {Severity.INFO: NotifyType.INFO, Severity.WARNING: NotifyType.WARNING}
+    return types.get(severity, NotifyType.FAILURE)
 
 
 @contextmanager
@@ -142,5 +142,5 @@ def _silence() -> Iterator[None]:
 
 
 def _scheme(url: str) -> str:
-    found = re.match(r"[a-z0-9]{1,20}(?=://)", url)
-    return found[0] if found else "no URL"
+    match = re.match(r"[a-z0-9]{1,20}(?=://)", url)
+    return match[0] if match else "no URL"

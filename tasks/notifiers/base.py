@@ -71,11 +71,11 @@ class Link:
 class Item:
     """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, and what to type."""
 
-    word: str
+    label: str
     cause: str
     where: str
     check: str
-    said: str
+    sentence: str
     remedy: str
     commands: tuple[str, ...]
     evidence: str
@@ -83,11 +83,11 @@ class Item:
     @property
     def heading(self) -> str:
         """Such as "FAIL HARDWARE"; the cause of CANNOT TELL is always missing evidence."""
-        return self.word if self.word == CANNOT_TELL else f"{self.word} {self.cause}"
+        return self.label if self.label == CANNOT_TELL else f"{self.label} {self.cause}"
 
     def __str__(self) -> str:
         """Such as "FAIL HARDWARE: node-1, rank 3 computes wrong sums"."""
-        return f"{self.heading}: {self.said}"
+        return f"{self.heading}: {self.sentence}"
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,18 @@ class PendingQuestion:
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """Who decided what, and why: `by`, then `said`. `slack_user` is the id of a user whom Slack proved, "" for others.
+    """Who decided what, and why: `by`, then `text`. `slack_user` is the id of a user whom Slack proved, "" for others.
 
-    `by` is empty where `said` is the whole sentence. As text it is one line.
+    `by` is empty where `text` is the whole sentence. As text it is one line. `key` is that of the question.
     """
 
-    said: str
+    text: str
     by: str = ""
     slack_user: str = ""
+    key: str = ""
 
     def __str__(self) -> str:
-        return f"{self.by} {self.said}" if self.by else self.said
+        return f"{self.by} {self.text}" if self.by else self.text
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Notification:
     text: str
     url: str
     gate: str = ""
-    kind: PageKind = PageKind.REFUSED
+    topic: PageKind = PageKind.REFUSED
     audience: Audience = Audience.ONCALL
     severity: Severity = Severity.ERROR
     culprits: tuple[str, ...] = ()
@@ -151,8 +152,8 @@ class Notification:
     costs: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     question: PendingQuestion | None = None
-    said: tuple[str, ...] = ()
-    answered: AnswerLine | None = None
+    failed: tuple[str, ...] = ()
+    answer: AnswerLine | None = None
     measured_s: float = 0.0
     about: tuple[str, ...] = ()
     trained: bool = False
@@ -175,7 +176,7 @@ class Status:
     total: int
     elapsed_s: float
     links: tuple[Link, ...] = ()
-    answered: AnswerLine | None = None
+    answer: AnswerLine | None = None
 
 
 @dataclass(frozen=True)

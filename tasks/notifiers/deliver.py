@@ -30,7 +30,7 @@ LOG = logging.getLogger("prelaunch")
 # A notifier has 20 s; what is slower than that and half as much again is left behind.
 LIMIT_S = 30.0
 # The fields of a notification that have words of others.
-TEXTS = ("title", "text", "items", "facts", "costs", "said", "answered")
+TEXTS = ("title", "text", "items", "facts", "costs", "failed", "answer")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def page_owner(gate: Gate, file: str, store: Store, gate_id: str, title: str, li
     text = "\n".join((*lines, f"Gate: {gate_id} ({file})"))
     page = Notification(
         f"{gate_id}-machines", gate.cluster.name, title, text, "",
-        gate=gate.name, kind=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR,
+        gate=gate.name, topic=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR,
     )  # fmt: skip
     return deliver(gate.notify, store, page).where
 
@@ -87,22 +87,22 @@ def _deliver(
     for audience in dict.fromkeys(audiences):
         for name in notifiers_for(notify, audience)[:-1]:
             tried.append(name)
-            asked = replace(page, audience=audience, said=tuple(failed))
+            message = replace(page, audience=audience, failed=tuple(failed))
             try:
-                place = guarded(partial(_send, name, notify, means, asked), LIMIT_S)
+                address = guarded(partial(_send, name, notify, means, message), LIMIT_S)
             except NotifyError as error:
                 failed.append(f"{f'{name} ({audience})' if len(audiences) > 1 else name}: {error}")
                 continue
-            delivered.append(f"{name}: {place}")
-            where = where or place
+            delivered.append(f"{name}: {address}")
+            where = where or address
             break
         else:
             is_missed = True
     is_named = any(LOG_NAME in named_for(notify, audience) for audience in audiences)
     try:
-        kept = keep_text(replace(page, said=tuple(failed)), store, is_missed or is_named)
-        delivered += [f"{LOG_NAME}: {kept}"] if is_missed else []
-        where = where or kept
+        location = keep_text(replace(page, failed=tuple(failed)), store, is_missed or is_named)
+        delivered += [f"{LOG_NAME}: {location}"] if is_missed else []
+        where = where or location
     except StoreError as error:
         failed.append(f"{LOG_NAME}: the notification could not be stored: {error}")
     others = _settled(notify, means, tried, page)
@@ -120,11 +120,11 @@ def _settled(
     done, failed = [], []
     for name in (name for name in notify.notifiers if name not in (*tried, LOG_NAME)):
         try:
-            what = guarded(partial(_settle, name, notify, means, page), LIMIT_S)
+            effect = guarded(partial(_settle, name, notify, means, page), LIMIT_S)
         except NotifyError as error:
             failed.append(f"{name}: the message could not be updated: {error}")
         else:
-            done += [f"{name}: {what}"] if what else []
+            done += [f"{name}: {effect}"] if effect else []
     return DeliveryResult("", tuple(done), tuple(failed))
 
 
@@ -143,9 +143,9 @@ def _safely(
         result = DeliveryResult(failed=(redacted(f"{type(error).__name__}: {error}"),))
     for failure in result.failed:
         LOG.error("a notification of %s was not delivered: %s", page.gate_id, failure)
-    record = {"kind": page.kind, "title": redacted(page.title), "told": result.told, "failed": result.failed}
+    record = {"kind": page.topic, "title": redacted(page.title), "told": result.told, "failed": result.failed}
     try:
-        put(notification_key(page.gate_id, page.kind), dump_plain(record))
+        put(notification_key(page.gate_id, page.topic), dump_plain(record))
     except Exception as error:  # noqa: BLE001 - the record of a page is no reason to lose a verdict
         LOG.error(
             "the record of the notification of %s could not be stored: %s", page.gate_id, redacted(str(error))
@@ -158,6 +158,6 @@ def _without_secrets(value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, Enum):
         return redacted(value)
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {part.name: _without_secrets(getattr(value, part.name)) for part in fields(value)}
-        return replace(value, **parts)
+        values = {field.name: _without_secrets(getattr(value, field.name)) for field in fields(value)}
+        return replace(value, **values)
     return tuple(map(_without_secrets, value)) if isinstance(value, tuple) else value

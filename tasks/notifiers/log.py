@@ -15,18 +15,19 @@ from tasks.store.layout import page_key
 
 def body_text(page: Notification) -> str:
     """The result is the text without the title, with one line for each notifier that failed before this one."""
-    failed = ("", *(f"Delivery failed: {line}" for line in page.said)) if page.said else ()
+    failed = ("", *(f"Delivery failed: {line}" for line in page.failed)) if page.failed else ()
     return "\n".join([page.text.rstrip("\n"), *failed])
 
 
 def keep_text(page: Notification, store: Store, is_status: bool) -> str:
-    """Store the text, and write one line about it to stderr if it is to be shown; returns where the text is.
+    """Store the text below what the gate sent before, and write one line about it to stderr if it is to be shown; returns where it is.
 
     Raises StoreError if it cannot be stored; then the whole text is written to stderr. It is no failure if nobody reads that.
     """
     text, key = f"{page.title}\n\n{body_text(page)}\n", page_key(page.gate_id)
     try:
-        store.put(key, text.encode("utf-8", "backslashreplace"))
+        data = text.encode("utf-8", "backslashreplace")
+        store.put(key, b"\n".join(filter(None, (store.get(key), data))))
     except StoreError:
         _write(text)
         raise

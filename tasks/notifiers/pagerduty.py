@@ -39,7 +39,7 @@ FIELD = 4000
 LINKS = 10
 FILE_BYTES = 1 << 20
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
-ALONE = (PageKind.QUESTION, PageKind.OVERRIDDEN, PageKind.MACHINES, PageKind.TEST)
+SEPARATE = (PageKind.QUESTION, PageKind.OVERRIDDEN, PageKind.MACHINES, PageKind.TEST)
 Event = Mapping[str, object]
 
 
@@ -63,11 +63,12 @@ def dedup_key(page: Notification) -> str:
     for a key become their digest.
     """
     opening = f"prelaunch/{page.cluster}"
-    if page.kind in ALONE:
+    if page.topic in SEPARATE:
         which = page.question.key if page.question else page.gate_id
-        return f"{opening}/{_slug(page.kind)}/{page.gate_id}" + ("" if which == page.gate_id else f"/{which}")
-    if not page.culprits or page.kind is PageKind.REPAIR:
-        opening = f"{opening}/{_slug(page.kind)}"
+        end = "" if which == page.gate_id else f"/{which}"
+        return f"{opening}/{_slug(page.topic)}/{page.gate_id}{end}"
+    if not page.culprits or page.topic is PageKind.REPAIR:
+        opening = f"{opening}/{_slug(page.topic)}"
     names = sorted(page.culprits or page.about)
     if not names:
         return opening
@@ -101,14 +102,14 @@ def _event(page: Notification, routing_key: str, items: list[dict[str, object]])
             "severity": page.severity.value,
             "component": page.items[0].check if page.items else "gate",
             "group": page.cluster,
-            "class": f"{page.kind.value}: {page.items[0].cause}" if page.items else page.kind.value,
+            "class": f"{page.topic.value}: {page.items[0].cause}" if page.items else page.topic.value,
             "custom_details": _details(page, items),
         },
         "links": links[:LINKS],
     }
     run = [link["href"] for link in links if link["text"] == "run in Prefect"]
-    shown = run or [link["href"] for link in links[:1]]
-    return {**event, "client_url": shown[0]} if shown else event
+    hrefs = run or [link["href"] for link in links[:1]]
+    return {**event, "client_url": hrefs[0]} if hrefs else event
 
 
 def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, object]:
@@ -119,13 +120,13 @@ def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, ob
     details |= {"findings": items} if items else {"said": excerpt(page.text, FIELD)}
     details |= {"findings left out": f"{left_out} more are in the report"} if left_out else {}
     details |= {"cost": [excerpt(line, FIELD) for line in page.costs]} if page.costs else {}
-    details |= {"failed deliveries": [excerpt(line, FIELD) for line in page.said]} if page.said else {}
+    details |= {"failed deliveries": [excerpt(line, FIELD) for line in page.failed]} if page.failed else {}
     return details | {"gate": page.gate, "gate id": page.gate_id}
 
 
 def _item(item: Item) -> dict[str, object]:
-    what = str(item)
-    lines: dict[str, object] = {"what": excerpt(what, FIELD)}
+    text = str(item)
+    lines: dict[str, object] = {"what": excerpt(text, FIELD)}
     lines |= {"remedy": excerpt(item.remedy, FIELD)} if item.remedy else {}
     # A command that is cut does something else: whole, or left to the report.
     lines |= (
@@ -168,36 +169,36 @@ class PagerDutyNotifier(Notifier):
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
-        made = Incident(
-            SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.kind.value, page.culprits, page.gate
+        incident = Incident(
+            SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.topic.value, page.culprits, page.gate
         )  # fmt: skip
         untold = ""
-        if page.kind is PageKind.TEST:
+        if page.topic is PageKind.TEST:
             self._post(trigger(page, routing_key), routing_key, until)
-            self._post(resolve(made.dedup_key, routing_key), routing_key, until)
-            return f"incident {made.dedup_key}, which was resolved at once"
-        if page.kind is not PageKind.MACHINES:
+            self._post(resolve(incident.dedup_key, routing_key), routing_key, until)
+            return f"incident {incident.dedup_key}, which was resolved at once"
+        if page.topic is not PageKind.MACHINES:
             try:
-                remember(self.means.store, page.cluster, made)
+                remember(self.means.store, page.cluster, incident)
             except StoreError as error:  # the call matters more than its bookkeeping
                 untold = f" (it could not be recorded, so no GO will resolve it: {error})"
         self._post(trigger(page, routing_key), routing_key, until)
-        return f"incident {made.dedup_key}{untold}"
+        return f"incident {incident.dedup_key}{untold}"
 
     def settle(self, page: Notification) -> str:
         """Resolve the open incidents that this end shows to be over, one by one: a GO of the gate file that opened them, or the return
         of nodes.
         """
-        if page.kind is not PageKind.GO and not page.returned:
+        if page.topic is not PageKind.GO and not page.returned:
             return ""
         until = time.monotonic() + self.patience.total_s
         ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
         incidents = opened(self.means.store, page.cluster)
-        found = {key: incident for key, incident in incidents.items() if incident.concerns(page)}
-        ended = {key: one for key, one in found.items() if _is_over(one, page)}
+        related = {key: incident for key, incident in incidents.items() if incident.concerns(page)}
+        ended = {key: item for key, item in related.items() if _is_over(item, page)}
         # Gate files that page about one node share its incident.
-        shared = {(one.dedup_key, one.routing_key) for key, one in incidents.items() if key not in ended}
-        for key, incident in found.items():
+        shared = {(item.dedup_key, item.routing_key) for key, item in incidents.items() if key not in ended}
+        for key, incident in related.items():
             left = incident.left(page)
             if left and left != incident.nodes:  # nodes are returned one by one
                 self.means.store.put(key, dump_plain(replace(incident, nodes=left)))
@@ -303,23 +304,23 @@ def _is_over(incident: Incident, page: Notification) -> bool:
     if incident.kind == PageKind.REPAIR.value and incident.nodes:
         return not incident.left(page)
     is_shown = incident.kind != PageKind.TRAINING_FAILED.value or page.trained
-    return page.kind is PageKind.GO and is_shown
+    return page.topic is PageKind.GO and is_shown
 
 
 def opened(store: Store, cluster: str) -> dict[str, Incident]:
     """The open incidents of a cluster by their keys in the store. Raises NotifyError, StoreError."""
-    found = {}
+    incidents = {}
     for key in store.list(incident_key(cluster)):
         data = store.get(key)
         if data is None:  # resolved just now
             continue
         try:
-            found[key] = decode(Incident, parse_json(data, FILE_BYTES))
+            incidents[key] = decode(Incident, parse_json(data, FILE_BYTES))
         except DecodeError as error:
             raise NotifyError(
                 f"{key} cannot be read: {error}. Resolve the cluster's incidents by hand and remove the file."
             ) from error
-    return found
+    return incidents
 
 
 def remember(store: Store, cluster: str, incident: Incident) -> None:

@@ -38,8 +38,8 @@ def guarded(function: Callable[[], R], limit_s: float) -> R:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the next notifier is tried and this is logged
         text = " ".join(str(error).split())[:500]
         # Any other exception is a defect, and is named by its type.
-        known = isinstance(error, (NotifyError, StoreError))
-        raise NotifyError(redact(text if known else f"{type(error).__name__}: {text}", os.environ)) from None
+        is_own = isinstance(error, (NotifyError, StoreError))
+        raise NotifyError(redact(text if is_own else f"{type(error).__name__}: {text}", os.environ)) from None
 
 
 def notifier_for(name: str, notify: Notify, means: NotifierAccess) -> Notifier:

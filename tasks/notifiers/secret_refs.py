@@ -18,31 +18,31 @@ BLOCK_S = 10.0
 
 def secret(reference: str) -> str:
     """The secret. Raises NotifyError, which names the reference and never the value. Works from any thread, a loop's as well."""
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        found = os.environ.get(name, "").strip()
-        if not found:
+    form, _, name = reference.partition(":")
+    if form == "env":
+        value = os.environ.get(name, "").strip()
+        if not value:
             raise NotifyError(f"the environment variable {name} is not set. Set it where the gate runs.")
-    elif kind == "block":
-        found = _block(name.removeprefix("secret/")).strip()
+    elif form == "block":
+        value = _block(name.removeprefix("secret/")).strip()
     else:
-        raise NotifyError(f"{kind!r} is not a kind of secret reference. Write env:NAME or block:secret/NAME.")
-    remember_secret(found)
-    return found
+        raise NotifyError(f"{form!r} is not a kind of secret reference. Write env:NAME or block:secret/NAME.")
+    remember_secret(value)
+    return value
 
 
 def _block(name: str) -> str:
     """Read the block in a thread of its own, because the caller's may run a loop; the context says which server and which run."""
     try:
-        found = limited(BLOCK_S, lambda: asyncio.run(_loaded(name)))
+        value = limited(BLOCK_S, lambda: asyncio.run(_loaded(name)))
     except NotInTime:
         reason = f"no answer within {BLOCK_S:g} s"
     except Exception as error:  # noqa: BLE001 - whatever the server says, it is this reference that is not to be had
         # Prefect 3.8.8 makes a ValueError of the server's 404. Its text may repeat what a block holds.
         reason = type(error.__cause__ or error).__name__
     else:
-        if isinstance(found, str) and found.strip():
-            return found
+        if isinstance(value, str) and value.strip():
+            return value
         reason = "it contains no text"
     raise NotifyError(
         f"the block secret/{name} cannot be read ({reason}). Create it in Prefect's UI: Blocks, Secret, a text."

@@ -50,8 +50,8 @@ class GateEvent(StrEnum):
     """All events. A run emits STARTED once, and at its end one of those that follow ANSWERED."""
 
     STARTED = "prelaunch.gate.started"
-    ASKED = "prelaunch.gate.asked"
-    ANSWERED = "prelaunch.gate.answered"
+    QUESTION = "prelaunch.gate.asked"
+    ANSWER = "prelaunch.gate.answered"
     GO = "prelaunch.gate.go"
     REFUSED = "prelaunch.gate.refused"
     CANNOT_TELL = "prelaunch.gate.cannot_tell"
@@ -109,12 +109,12 @@ def emit_question(session: Session, judged: JudgedReport, pending: PendingQuesti
         "url": pending.url,
         **_verdict(judged),
     }
-    _emit_of(session, GateEvent.ASKED, details)
+    _emit_of(session, GateEvent.QUESTION, details)
 
 
 def emit_answer(session: Session, answer: ApprovalAnswer) -> None:
     """Emit that a person answered, or that nobody did by the deadline ("via" is "nobody")."""
-    _emit_of(session, GateEvent.ANSWERED, _answer(answer))
+    _emit_of(session, GateEvent.ANSWER, _answer(answer))
 
 
 def emit_end(session: Session, outcome: GateOutcome) -> None:

@@ -133,8 +133,7 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
     try:
         async with client:
             target = await client.read_deployment_by_name(deployment)
-            own = target.parameters.get("request")
-            wanted = _merged(own if isinstance(own, dict) else {}, request)
+            wanted = _merged(target.parameters.get("request"), request)
             if deployment.startswith(GATES) and not wanted.get("gate_file"):
                 raise FollowError(
                     f"{deployment} has no gate file of its own. Name one: prelaunch run start {deployment} --gate NAME"
@@ -243,15 +242,11 @@ def _followed(run: FlowRun, final: bool, announced: RunStatus | None, fault: str
     return FollowedRun(str(run.id), state.name or "", state.message or "", final, announced, fault, cancelled)
 
 
-def _merged(own: Mapping[str, Any], requested: Mapping[str, object]) -> dict[str, object]:
-    """The deployment's own request, and what was asked on top; tables within it key by key."""
-    merged: dict[str, object] = dict(own)
-    for key, value in requested.items():
-        before = merged.get(key)
-        merged[key] = (
-            _merged(before, value) if isinstance(before, dict) and isinstance(value, Mapping) else value
-        )
-    return merged
+def _merged(own: Any, requested: Any) -> Any:
+    """The deployment's own request, and what was asked on top: tables key by key, and a list after the deployment's own list."""
+    if isinstance(own, dict) and isinstance(requested, Mapping):
+        return {**own, **{key: _merged(own.get(key), value) for key, value in requested.items()}}
+    return [*own, *requested] if isinstance(own, list) and isinstance(requested, list) else requested
 
 
 def _is_unwelcome(error: httpx.HTTPError) -> bool:

@@ -46,7 +46,7 @@ SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> Notification:
     """The notification about a gate's end; `links` are more places to look at."""
     judged, page = outcome.judged, _about_end(session.context, outcome, links)
-    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.kind))
+    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.topic))
     ran = outcome.training is not None
     facts = (
         *((PAID, text) for text in session.unreleased),
@@ -61,9 +61,9 @@ def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()
     page = replace(
         page,
         facts=(*page.facts, *facts),
-        about=about_of(outcome, page.kind),
+        about=about_of(outcome, page.topic),
         trained=outcome.training is not None and outcome.training.state in SEEN_TO_RUN,
-        answered=outcome.answer.parts if outcome.answer is not None else None,
+        answer=outcome.answer.summary if outcome.answer is not None else None,
     )
     return finish_page(page, outcome.reason)
 
@@ -79,7 +79,7 @@ def _about_end(context: GateContext, outcome: GateOutcome, links: tuple[Link, ..
     gate, ending = context.gate, kind_of(outcome)
     return Notification(
         outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
-        gate=gate.name, kind=ending, audience=audience_of(outcome, ending), severity=severity_of(outcome, ending),
+        gate=gate.name, topic=ending, audience=audience_of(outcome, ending), severity=severity_of(outcome, ending),
         links=(*links, *_store_links(context.store, outcome)),
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def question_of(
         "",
         _address(session.context.store.location(html_key(session.gate_id)), judged),
         gate=gate.name,
-        kind=PageKind.QUESTION,
+        topic=PageKind.QUESTION,
         audience=Audience.OWNER,
         severity=Severity.ERROR if question.override else Severity.WARNING,
         links=links,
@@ -113,7 +113,7 @@ def unreleased_page(page: Notification, failures: tuple[str, ...]) -> Notificati
     """The notification, after a GO, that machines may still run. It is for the owner and is no verdict."""
     title = f"{PAID} {page.gate}: {failures[0]}"
     about = replace(
-        page, title=title, kind=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR, items=(),
+        page, title=title, topic=PageKind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR, items=(),
         facts=(("verdict of the gate", page.title), *page.facts),
     )  # fmt: skip
     return finish_page(about, title)
@@ -122,8 +122,8 @@ def unreleased_page(page: Notification, failures: tuple[str, ...]) -> Notificati
 def finish_page(page: Notification, reason: str) -> Notification:
     """The notification with its plain text: what happened, each finding with what to do and what proves it, and where to find more."""
     # The reason of a launch repeats the title, and says who allowed it.
-    launched = page.answered is not None and page.kind in (PageKind.GO, PageKind.OVERRIDDEN)
-    lines = [str(page.answered)] if launched else [reason] if reason not in page.title else []
+    launched = page.answer is not None and page.topic in (PageKind.GO, PageKind.OVERRIDDEN)
+    lines = [str(page.answer)] if launched else [reason] if reason not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
     lines += [_how_to_answer(page.question)] if page.question is not None else []
     for item in page.items:
@@ -157,7 +157,7 @@ def title_of(outcome: GateOutcome, name: str) -> str:
 def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
     """The findings that a page names, the worst first."""
     own, _ = independent(gathered(verdict.findings))
-    return tuple(_item(one) for one in advised(own[:ITEMS], verdict, context))
+    return tuple(_item(advice) for advice in advised(own[:ITEMS], verdict, context))
 
 
 def kind_of(outcome: GateOutcome) -> PageKind:
@@ -230,23 +230,23 @@ def training_of(outcome: GateOutcome) -> str:
 
 
 def _judged(page: Notification, judged: JudgedReport) -> Notification:
-    verdict, shown = judged.verdict, judged.context
+    verdict, context = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
-    items = items_of(verdict, shown)
+    items = items_of(verdict, context)
     meaning = " ".join(
-        filter(None, (explanation_before(verdict, shown.failed), shown.training, shown.measured))
+        filter(None, (explanation_before(verdict, context.failed), context.training, context.measured))
     )
     also = (("left out", f"{followed(caused)}; the report has them"),) if caused else ()
     facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)), *also)
     return replace(
         page,
-        culprits=culprits(verdict) if page.kind in BLAMING else (),
-        returned=tuple(map(engine_name, judged.report.nodes)) if page.kind is PageKind.GO else (),
+        culprits=culprits(verdict) if page.topic in BLAMING else (),
+        returned=tuple(map(engine_name, judged.report.nodes)) if page.topic is PageKind.GO else (),
         items=items,
         measured_s=seconds_of(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
-        costs=tuple(one_line(line, 600) for line in (*shown.said, *shown.costs)),
+        costs=tuple(one_line(line, 600) for line in (*context.notes, *context.costs)),
     )
 
 
@@ -261,18 +261,18 @@ def _meaning(ending: PageKind) -> tuple[tuple[str, str], ...]:
     return ((MEANING, meanings[ending]),) if ending in meanings else ()
 
 
-def _item(one: Advised) -> Item:
-    item = one.item
+def _item(advice: Advised) -> Item:
+    item = advice.item
     # A secret that a cut went through would not be known any more.
     evidence = excerpt(redacted(clean(item.evidence[0][1])), EVIDENCE) if item.evidence else ""
     return Item(
-        item.word,
+        item.label,
         item.cause.value,
         item.names,
         item.where,
         one_line(sentence(item, names=True), 900),
-        one_line(one.remedy, 600),
-        one.commands,
+        one_line(advice.remedy, 600),
+        advice.commands,
         evidence,
     )
 
@@ -281,8 +281,8 @@ def _store_links(store: Store, outcome: GateOutcome) -> tuple[Link, ...]:
     """The links to what the store keeps of the gate."""
     if outcome.report is None:
         return ()
-    place, gate_id = store.location, outcome.gate_id
+    location, gate_id = store.location, outcome.gate_id
     return (
         Link("report as JSON", browsable(outcome.report)),
-        Link("logs", browsable(place(logs_folder(gate_id)))),
+        Link("logs", browsable(location(logs_folder(gate_id)))),
     )

@@ -1,7 +1,7 @@
 """Updates a gate's messages while it runs, from a thread that shows the newest progress and never delays the gate.
 
 It shows progress at once, then every 5 s at most, and every 30 s if there is no news, so that the elapsed time is right. While
-updates fail it waits longer each time, and logs the failure once. It ends with the session. A run that ends without a
+updates fail it waits longer each time, and logs the failure once. It ends after the session. A run that ends without a
 notification (crashed) is shown as stopped, and so is one that was cancelled until what is kept of it is shown; any other end has been
 shown by then, and is not overwritten.
 """
@@ -56,7 +56,7 @@ class LiveMessages:
                 detail=progress.detail,
                 done=progress.done,
                 total=progress.total,
-                answered=progress.answered or self._status.answered,
+                answer=progress.answer or self._status.answer,
             )
         self._said.set()
 
@@ -67,7 +67,7 @@ class LiveMessages:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         if not self._notifiers:
             return

@@ -42,8 +42,8 @@ class NotifierReach:
     needs: tuple[NeededSecret, ...]
 
     def __str__(self) -> str:
-        word = {True: "is set", False: "is NOT set", None: "is read when the gate runs"}
-        text = "; ".join(f"{need.reference} {word[need.there]}" for need in self.needs)
+        states = {True: "is set", False: "is NOT set", None: "is read when the gate runs"}
+        text = "; ".join(f"{need.reference} {states[need.there]}" for need in self.needs)
         return f"{self.notifier}{f' {self.to}' if self.to else ''}{f' ({text})' if text else ''}"
 
 
@@ -51,12 +51,12 @@ def notifier_reach(
     notify: Notify, audience: Audience, environment: Mapping[str, str]
 ) -> tuple[NotifierReach, ...]:
     """Whom a gate would notify, in order, and whether each secret is in this environment. It makes no call."""
-    found = []
+    reach = []
     for notifier in notifiers_for(notify, audience):
         references, to = _secrets_and_recipient(notify, notifier, audience)
-        needs = tuple(NeededSecret(name, _there(name, environment)) for name in references)
-        found.append(NotifierReach(notifier, to, needs))
-    return tuple(found)
+        needs = tuple(NeededSecret(name, _is_set(name, environment)) for name in references)
+        reach.append(NotifierReach(notifier, to, needs))
+    return tuple(reach)
 
 
 def check_secrets(session: Session) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _secrets_and_recipient(notify: Notify, notifier: str, audience: Audience) ->
     return (), ""
 
 
-def _there(reference: str, environment: Mapping[str, str]) -> bool | None:
+def _is_set(reference: str, environment: Mapping[str, str]) -> bool | None:
     if reference.startswith(BLOCK):
         return None
     return bool(environment.get(reference.removeprefix("env:"), "").strip())

@@ -48,7 +48,7 @@ class InAdvance:
     """Repairs that the person at the terminal allows, and who that is."""
 
     rungs: tuple[Rung, ...] = ()
-    who: str = ""
+    person: str = ""
 
 
 _NOTHING = InAdvance()
@@ -89,7 +89,7 @@ class GatePeople:
         if rung in self.in_advance.rungs:
             return deadline
         name = act_id(case.gate_id, case.node, rung, number)
-        question = self._kept(name)
+        question = self._read(name)
         if question is None:
             question = self._question(case, rung, name, now, deadline, command)
             keep_question(self.context.store, question)
@@ -99,19 +99,19 @@ class GatePeople:
     def answer(self, act: RepairQuestion) -> tuple[Permission, str]:
         """The answer of a proven person who may give it. One that came after the deadline is none."""
         if act.rung in self.in_advance.rungs:
-            return Permission.ALLOWED, self.in_advance.who
+            return Permission.ALLOWED, self.in_advance.person
         name = act_id(act.gate_id, act.node, act.rung, act.number)
         try:
             answer = read_answer(self.context.store, name, KEY)
         except (StoreError, DecodeError) as error:
             LOG.warning("the answer about %s cannot be read: %s", name, error)
-            return Permission.ASKED, ""
-        question = self._kept(name)
+            return Permission.PENDING, ""
+        question = self._read(name)
         if answer is None or question is None or answer.at > act.deadline:
-            return Permission.ASKED, ""
+            return Permission.PENDING, ""
         if not answer.verified or not may_answer(question, answer.who, answer.action):
             LOG.warning("the answer of %s about %s is ignored: this user may not give it", answer.who, name)
-            return Permission.ASKED, ""
+            return Permission.PENDING, ""
         allowed = answer.action is ApprovalAction.LAUNCH
         return (Permission.ALLOWED if allowed else Permission.DENIED), answer.by
 
@@ -133,7 +133,7 @@ class GatePeople:
         page = replace(page, severity=Severity.INFO, returned=returned)
         settle(self.context.gate.notify, self.context.store, finish_page(page, title))
 
-    def _kept(self, name: str) -> Question | None:
+    def _read(self, name: str) -> Question | None:
         try:
             return read_question(self.context.store, name, KEY)
         except DecodeError as error:
@@ -154,7 +154,7 @@ class GatePeople:
 
     def _announce(self, case: Case, question: Question, command: str) -> None:
         url = run_url(self.flow_run_id)
-        asked = PendingQuestion(
+        pending = PendingQuestion(
             self.flow_run_id, KEY, question.deadline, True, url, bool(question.overriders), question.repair
         )
         facts = (
@@ -163,7 +163,7 @@ class GatePeople:
             ("gate file", os.path.abspath(self.context.file)),
         )
         page = self._page(question.gate_id, (case.node,), question.said, (), facts)
-        page = replace(page, kind=PageKind.QUESTION, question=asked, severity=Severity.WARNING)
+        page = replace(page, topic=PageKind.QUESTION, question=pending, severity=Severity.WARNING)
         deliver(self.context.gate.notify, self.context.store, finish_page(page, question.said))
 
     def _page(
@@ -176,15 +176,15 @@ class GatePeople:
     ) -> Notification:
         return Notification(
             gate_id, self.context.gate.cluster.name, title, "", "",
-            gate=self.context.gate.name, kind=PageKind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
+            gate=self.context.gate.name, topic=PageKind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
             culprits=nodes, items=items, facts=facts, links=run_links(self.flow_run_id),
         )  # fmt: skip
 
 
 def _item(act: Act) -> Item:
     """One act as a line of a page: what, how it ended, who allowed it, and the engine's words."""
-    word = "FAIL" if act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS) else "INFO"
+    label = "FAIL" if act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS) else "INFO"
     text = f"{act.rung.value} of {act.node}: {act.state.value}, {one_line(act.said, 300) or 'no words'}"
     text += f" (allowed by {act.allowed_by})" if act.allowed_by else ""
     commands = (act.command,) if act.command else ()
-    return Item(word, "REPAIR", act.node, act.rung.value, text, "", commands, act.after or act.before)
+    return Item(label, "REPAIR", act.node, act.rung.value, text, "", commands, act.after or act.before)

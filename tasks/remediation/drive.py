@@ -51,9 +51,9 @@ class Rechecked:
     """What a re-test showed, of which gate it is, the identity that was measured, and when, in Unix seconds of the node's clock."""
 
     proof: Proof
-    found: Identity = field(default_factory=Identity)
+    identity: Identity = field(default_factory=Identity)
     gate_id: str = ""
-    said: str = ""
+    message: str = ""
     measured_at: float = 0.0
 
 
@@ -120,9 +120,9 @@ class Remediation:
         """The journal with what people answered since. An answer that came after the deadline is none."""
         answers = {}
         for question in journal.questions:
-            if question.permission is Permission.ASKED:
+            if question.permission is Permission.PENDING:
                 permission, by = self.people.answer(question)
-                if permission is not Permission.ASKED:
+                if permission is not Permission.PENDING:
                     answers[question] = replace(question, permission=permission, by=by)
         if not answers:
             return journal
@@ -162,25 +162,25 @@ class Remediation:
         now = self.clock()
         journal = self.records.journal()
         step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
-        lost = step.kind is StepKind.SETTLE and step.act is not None and step.act.rung is Rung.RECHECK
-        ending = step.reason if step.kind is StepKind.CLOSE else Reason.PROVEN
+        lost = step.action is StepKind.SETTLE and step.act is not None and step.act.rung is Rung.RECHECK
+        ending = step.reason if step.action is StepKind.CLOSE else Reason.PROVEN
         # An earlier re-test of this case may have left a partner fenced: its process was killed, or the engine refused.
-        needs_partner = step.kind is StepKind.WAIT and step.rung is Rung.RECHECK
+        needs_partner = step.action is StepKind.WAIT and step.rung is Rung.RECHECK
         if lost or needs_partner or ending not in (Reason.PROVEN, *PAGED):
             self._end_retest(case)
-        if step.kind is StepKind.CLOSE:
+        if step.action is StepKind.CLOSE:
             self._change_journal(lambda latest: without_case(latest, case))
-        elif step.kind is StepKind.WAIT and step.act is not None and _begins(step.act, machines):
+        elif step.action is StepKind.WAIT and step.act is not None and _begins(step.act, machines):
             self._keep(replace(step.act, begun=True))
-        elif step.kind is StepKind.SETTLE and step.act is not None and step.state is not None:
+        elif step.action is StepKind.SETTLE and step.act is not None and step.state is not None:
             self._keep(
                 in_state(replace(step.act, why=step.reason, after=_status(case, machines)), step.state, now)
             )
-        elif step.kind is StepKind.ASK and step.rung is not None:
+        elif step.action is StepKind.ASK and step.rung is not None:
             self._ask(case, step.rung, act_number(case, step.rung, journal))
-        elif step.kind is StepKind.OPEN_BREAKER:
+        elif step.action is StepKind.OPEN_BREAKER:
             self._open_breaker(now)
-        elif step.kind is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
+        elif step.action is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
             return self._do(case, step, step.rung, machines)
         return step
 
@@ -188,7 +188,7 @@ class Remediation:
         command = self.machines.command(rung, case.node, _mark(case), _gpus(case))
         deadline = self.people.ask(case, rung, number, command)
         question = RepairQuestion(
-            case.gate_id, case.node, rung, number, Permission.ASKED, self.clock(), deadline
+            case.gate_id, case.node, rung, number, Permission.PENDING, self.clock(), deadline
         )
         self._change_journal(lambda journal: replace(journal, questions=(*journal.questions, question)))
 
@@ -236,8 +236,8 @@ class Remediation:
                 self.machines.close_retest(case.node, mark)
             raise
         measured = replace(
-            in_state(act, ActState.INTENDED, self.clock(), result.said),
-            proof=result.proof, found=result.found, gate=result.gate_id, measured_at=result.measured_at,
+            in_state(act, ActState.INTENDED, self.clock(), result.message),
+            proof=result.proof, found=result.identity, gate=result.gate_id, measured_at=result.measured_at,
         )  # fmt: skip
         self._keep(measured)  # it counts however the re-test ends
         try:
@@ -263,13 +263,13 @@ class Remediation:
             engine, now = self._engine(case, journal, machines), self.clock()
             if case not in journal.cases or next_step(case, journal, engine, self.settings, now) != step:
                 raise _Changed
-            acts[:] = [self._made(case, step, rung, machines, act_number(case, rung, journal), now)]
+            acts[:] = [self._new_act(case, step, rung, machines, act_number(case, rung, journal), now)]
             return with_act(journal, acts[0])
 
         self._change_journal(change)
         return acts[0]
 
-    def _made(
+    def _new_act(
         self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine], number: int, now: float
     ) -> Act:
         machine = machines.get(case.node)
@@ -294,7 +294,7 @@ class Remediation:
             journal = self.records.journal()
             open_page = next((act for act in journal.acts_of(case) if act.rung is Rung.PAGE), None)
             number = act_number(case, Rung.PAGE, journal)
-            acts.append(open_page or self._made(case, step, Rung.PAGE, machines, number, self.clock()))
+            acts.append(open_page or self._new_act(case, step, Rung.PAGE, machines, number, self.clock()))
             self._keep(acts[-1])
             self._end_retest(case)
         journal = self.records.journal()

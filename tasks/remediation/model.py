@@ -199,7 +199,7 @@ class Breaker:
 class Permission(StrEnum):
     """What came of the question whether an act is allowed."""
 
-    ASKED = "asked"
+    PENDING = "asked"
     ALLOWED = "allowed"
     DENIED = "denied"
 

@@ -126,9 +126,9 @@ def act_id(gate_id: str, node: str, rung: Rung, number: int) -> str:
     return f"{gate_id}-{node}-{rung.value}-{number}"
 
 
-def in_state(act: Act, state: ActState, now: float, said: str = "") -> Act:
+def in_state(act: Act, state: ActState, now: float, text: str = "") -> Act:
     """The act in another state. Pure."""
-    return replace(act, state=state, changed_at=now, said=said or act.said)
+    return replace(act, state=state, changed_at=now, said=text or act.said)
 
 
 def _readable(journal: Journal, path: str) -> bytes:

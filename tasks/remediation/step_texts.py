@@ -20,15 +20,15 @@ STEPS: Mapping[Rung, str] = {
 def step_text(case: Case, step: Step) -> str:
     """One line for people about a step of a case."""
     reason = f": {PAGED.get(step.reason, step.reason.value)}" if step.reason is not None else ""
-    if step.kind is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
-        said = f" (allowed by {step.allowed_by})" if step.allowed_by else ""
-        return f"{case.node}: {step.rung.value}{said}"
-    if step.kind is StepKind.SETTLE and step.act is not None and step.state is not None:
+    if step.action is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
+        by = f" (allowed by {step.allowed_by})" if step.allowed_by else ""
+        return f"{case.node}: {step.rung.value}{by}"
+    if step.action is StepKind.SETTLE and step.act is not None and step.state is not None:
         return f"{case.node}: {step.act.rung.value} {step.state.value}{reason}"
-    if step.kind is StepKind.ASK and step.rung is not None:
+    if step.action is StepKind.ASK and step.rung is not None:
         return f"{case.node}: waiting for somebody to allow {step.rung.value}"
-    words = {StepKind.CLOSE: "ends", StepKind.WAIT: "waits", StepKind.OPEN_BREAKER: "opens the breaker"}
-    return f"{case.node}: {words.get(step.kind, 'calls a person')}{reason}"
+    verbs = {StepKind.CLOSE: "ends", StepKind.WAIT: "waits", StepKind.OPEN_BREAKER: "opens the breaker"}
+    return f"{case.node}: {verbs.get(step.action, 'calls a person')}{reason}"
 
 
 def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, tuple[tuple[Rung, str], ...]]]:

@@ -51,7 +51,7 @@ class StepKind(StrEnum):
 class Step:
     """The next step. `rung` is set for DO and ASK, `act` and `state` for SETTLE, `reason` for what is not done and for pages."""
 
-    kind: StepKind
+    action: StepKind
     rung: Rung | None = None
     reason: Reason | None = None
     act: Act | None = None
@@ -92,7 +92,7 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
     """What happens next for the case: it ends without a page only where its node is proven, or not under its mark. Pure."""
     step, machine = _next(case, journal, engine, settings, now), engine.machines.get(case.node)
     is_over = step.reason is Reason.PROVEN or any(act.rung is Rung.PAGE for act in journal.acts_of(case))
-    if step.kind is StepKind.CLOSE and not is_over and machine is not None and machine.bears(case.gate_id):
+    if step.action is StepKind.CLOSE and not is_over and machine is not None and machine.bears(case.gate_id):
         return Step(StepKind.DO, Rung.PAGE, step.reason)
     if step == Step(StepKind.DO, Rung.RECHECK) and partners_of(case, engine.machines) is None:
         # A training may have every node that could help, for weeks: after a day a person has to know.
@@ -245,10 +245,10 @@ def _capacity(now: Situation, rung: Rung) -> Step:
         return Step(StepKind.DO, rung)
     if now.settings.mode is RepairMode.ACT and means in now.settings.freely:
         return Step(StepKind.DO, rung, allowed_by="the gate file")
-    return _asked(now, rung)
+    return _ask(now, rung)
 
 
-def _asked(now: Situation, rung: Rung) -> Step:
+def _ask(now: Situation, rung: Rung) -> Step:
     question = _question(now, rung)
     if question is None:
         return Step(StepKind.ASK, rung)
@@ -276,7 +276,7 @@ def question_key(question: RepairQuestion) -> tuple[str, str, Rung, int]:
 
 def _further(now: Situation) -> Step:
     """The step of a case whose node was fenced: check, repair, return, or page."""
-    if (step := _taken(now)) is not None:
+    if (step := _not_ours(now)) is not None:
         return step
     if now.machine.service is ServiceState.CHANGING:
         return Step(StepKind.WAIT, reason=Reason.IN_FLIGHT)
@@ -289,7 +289,7 @@ def _further(now: Situation) -> Step:
     return Step(StepKind.DO, Rung.RECHECK)
 
 
-def _taken(now: Situation) -> Step | None:
+def _not_ours(now: Situation) -> Step | None:
     """What to do if the node is not ours any more; None while it is."""
     machine = now.machine
     if machine.holder is Holder.OTHER:
@@ -349,7 +349,7 @@ def _repair(now: Situation) -> Step:
     if rung is Rung.PAGE:
         return _leave(Reason.TRIED_ALL if tried(now.acts) else Reason.REPAIR_NEEDED)
     question = _question(now, rung)
-    if question is not None and question.permission is Permission.ASKED and now.at <= question.deadline:
+    if question is not None and question.permission is Permission.PENDING and now.at <= question.deadline:
         return Step(StepKind.WAIT, rung, Reason.NOT_ALLOWED)
     measured = [(act.measured_at, act.found.boot_id) for act in now.acts if act.proof is Proof.FAILED]
     reason = _void(now, *max([(now.case.judged_at, now.case.identity.boot_id), *measured]))

@@ -49,7 +49,7 @@ class PastGate:
     end: EndMark | None = None
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """What people read of it first: how it ended, or else its answer."""
         return self.end.value if self.end is not None else ANSWER_WORDS[self.answer]
 
@@ -74,7 +74,8 @@ class GateHistory:
 
     def ended(self, end: EndMark | None) -> GateHistory:
         """The returned history says of the page's own gate how it ended."""
-        return replace(self, gates=tuple(replace(one, end=end) if one.is_this else one for one in self.gates))
+        gates = (replace(gate, end=end) if gate.is_this else gate for gate in self.gates)
+        return replace(self, gates=tuple(gates))
 
     @property
     def previous(self) -> PastGate | None:
@@ -82,13 +83,13 @@ class GateHistory:
         return next((gate for gate in reversed(self.gates) if not gate.is_this), None)
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """Such as "12 gates, 9 go, 1 no-go, 1 cannot tell, 1 training failed"."""
-        found = Counter(gate.word.lower() for gate in self.gates)
-        words = (*ANSWER_WORDS.values(), *(mark.value for mark in EndMark))
-        counts = {word.lower(): found[word.lower()] for word in words}
-        parts = [f"{count} {word}" for word, count in counts.items() if count]
-        return ", ".join([counted(len(self.gates), "gate"), *parts])
+        by_label = Counter(gate.label.lower() for gate in self.gates)
+        labels = (*ANSWER_WORDS.values(), *(mark.value for mark in EndMark))
+        counts = {label.lower(): by_label[label.lower()] for label in labels}
+        texts = [f"{count} {label}" for label, count in counts.items() if count]
+        return ", ".join([counted(len(self.gates), "gate"), *texts])
 
 
 TYPED_SUBJECTS = 3
@@ -113,14 +114,14 @@ class VerdictContext:
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
 
-    place: RemedyContext = NOWHERE
+    site: RemedyContext = NOWHERE
     ledger: tuple[LedgerEntry, ...] = ()
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     costs: tuple[str, ...] = ()
     cost: Cost | None = None
     facts: Facts | None = None
     past: GateHistory | None = None
-    shown: tuple[DecodedMatrix, ...] = ()
+    matrices: tuple[DecodedMatrix, ...] = ()
     first_line: str = ""
     failed: str = ""
     end: EndMark | None = None
@@ -148,20 +149,20 @@ def verdict_context(
     engine_names = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
     engine_nodes = {node: engine for node, engine in engine_names.items() if engine}
     declared = report.declared
-    place = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
-    is_broken = any(one.cause is Cause.HARDWARE and one.level is not Level.PASS for one in verdict.findings)
+    site = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
+    is_broken = any(f.cause is Cause.HARDWARE and f.level is not Level.PASS for f in verdict.findings)
     costs = (cost_line(cost),) if is_broken and is_worth_showing(cost) else ()
-    shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
-    return VerdictContext(place, ledger(report, policy, verdict), notes, costs, cost, facts, shown=shown)
+    matrices = of_readings(decoded(report, policy, facts)) if facts is not None else ()
+    return VerdictContext(site, ledger(report, policy, verdict), notes, costs, cost, facts, matrices=matrices)
 
 
-def advice(item: Group, verdict: Verdict, place: RemedyContext) -> tuple[str, tuple[str, ...]]:
+def advice(item: Group, verdict: Verdict, site: RemedyContext) -> tuple[str, tuple[str, ...]]:
     """The remedy, with what its commands do where that is not plain, and the commands."""
     subjects = item.subjects[:TYPED_SUBJECTS]
-    matches = [command for subject in subjects for command in commands(item, subject, verdict, place)]
+    matches = [command for subject in subjects for command in commands(item, subject, verdict, site)]
     waits = SSH if any(command.startswith("ssh ") for command in matches) else ""
-    parts = (remedy_of(item, verdict), waits, PURPOSES.get(place.launcher, "") if matches else "")
-    return " ".join(part for part in parts if part), tuple(dict.fromkeys(matches))
+    texts = (remedy_of(item, verdict), waits, PURPOSES.get(site.launcher, "") if matches else "")
+    return " ".join(text for text in texts if text), tuple(dict.fromkeys(matches))
 
 
 @dataclass(frozen=True)
@@ -177,30 +178,29 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
     """The groups with the advice for each. What a finding of the same check says already is not repeated: "The same as for node-1
     above.", and nothing at all where that is of the same subjects, or where the finding follows from a silent node.
     """
-    found: list[Advised] = []
+    results: list[Advised] = []
     remedies: dict[tuple[object, ...], Group] = {}
     failed: list[Group] = []
     for item in groups:
-        remedy, lines = ("", ()) if item.follows else advice(item, verdict, context.place)
+        remedy, lines = ("", ()) if item.follows else advice(item, verdict, context.site)
         if item.follows:
             pass
         elif item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
             # What is bad explains what is missing, and its remedy comes first.
             same = set(found_bad.subjects) == set(item.subjects)
-            remedy, lines = "" if same else f"The same as for {found_bad.who} above.", ()
+            remedy, lines = "" if same else f"The same as for {found_bad.subject_text} above.", ()
         elif item.cause is not Cause.EVIDENCE and item.level is Level.FAIL:
             failed.append(item)
         first = remedies.setdefault((item.checks, remedy, lines), item)
         if first is not item and remedy:
-            remedy, lines = (
-                "" if first.subjects == item.subjects else f"The same as for {first.who} above.",
-                (),
-            )
-        found.append(Advised(item, remedy, lines))
-    return tuple(found)
+            is_same = first.subjects == item.subjects
+            remedy, lines = "" if is_same else f"The same as for {first.subject_text} above.", ()
+        results.append(Advised(item, remedy, lines))
+    return tuple(results)
 
 
 def _failed_before(item: Group, failed: Sequence[Group]) -> Group | None:
     """The failure of the same check on all these subjects."""
-    alike = (one for one in failed if item.checks == one.checks and set(item.subjects) <= set(one.subjects))
+    checks, subjects = item.checks, set(item.subjects)
+    alike = (group for group in failed if checks == group.checks and subjects <= set(group.subjects))
     return next(alike, None)

@@ -31,8 +31,8 @@ from checks.value_types import listed_names
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
-NAMED = 6
-WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
+MOST_NAMES = 6
+LABELS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Group:
         return len(self.subjects) > 1
 
     @property
-    def who(self) -> str:
+    def subject_text(self) -> str:
         """Short, in words: "node-1, rank 3", "node-1, ranks 0 to 7"."""
         return subjects_text(self.subjects)
 
@@ -82,25 +82,25 @@ class Group:
         """The text names the subjects as `who` does. Where `who` says only their number, the first names follow: 37 nodes (node-12,
         node-13, ... and 31 more).
         """
-        text = self.who
+        text = self.subject_text
         return f"{text} ({self.names})" if text[:1].isdigit() else text
 
     @property
     def names(self) -> str:
         """All of them up to six, then how many more."""
-        return listed_names([one_line(subject, 120) for subject in self.subjects], NAMED)
+        return listed_names([one_line(subject, 120) for subject in self.subjects], MOST_NAMES)
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """WARN, FAIL, CANNOT TELL if evidence is missing, or NOTE for a finding that changes no answer."""
         unknown = self.cause is Cause.EVIDENCE and self.level is Level.FAIL
-        return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else WORDS[self.level]
+        return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else LABELS[self.level]
 
     @property
     def heading(self) -> str:
         """Such as "FAIL HARDWARE"; the cause of CANNOT TELL is always missing evidence."""
         unknown = ANSWER_WORDS[Answer.CANNOT_TELL]
-        return self.word if self.word == unknown else f"{self.word} {self.cause.value}"
+        return self.label if self.label == unknown else f"{self.label} {self.cause.value}"
 
 
 # What a finding with this cause is.
@@ -113,10 +113,10 @@ ALIKE = "All nodes fail this check: look at its threshold in the policy, and at 
 
 def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
     """Groups in the order of their first finding."""
-    found: dict[tuple[str, ...], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[Finding]] = {}
     for f in findings:
-        found.setdefault(_alike(f), []).append(f)
-    return tuple(_group(members) for members in found.values())
+        groups.setdefault(_alike(f), []).append(f)
+    return tuple(_group(members) for members in groups.values())
 
 
 def _alike(f: Finding) -> tuple[str, ...]:
@@ -166,10 +166,10 @@ def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:
     """The checks that every node fails, of two nodes or more; where `only` is given, of that check. Missing evidence is no failure."""
     nodes, failing = verdict.coverage.nodes.required, defaultdict[str, set[str]](set)
     for finding in verdict.findings:
-        asked = not only or finding.check == only
-        if asked and finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
+        is_wanted = not only or finding.check == only
+        if is_wanted and finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
             failing[finding.check] |= {node_of(end) for end in finding.subject.split(LINK)} - {CLUSTER}
-    return tuple(check for check, found in failing.items() if len(found) >= max(nodes, 2))
+    return tuple(check for check, names in failing.items() if len(names) >= max(nodes, 2))
 
 
 def _joined(
@@ -177,12 +177,12 @@ def _joined(
     key: Callable[[Group], tuple[object, ...]],
     join: Callable[[Sequence[Group]], Group],
 ) -> tuple[Group, ...]:
-    found: dict[object, list[Group]] = {}
-    for place, item in enumerate(groups):
+    by_key: dict[object, list[Group]] = {}
+    for index, item in enumerate(groups):
         fits = item.cause is Cause.EVIDENCE and item.unmeasured
-        same = (item.level, item.remedy, item.subjects, item.follows, *key(item)) if fits else place
-        found.setdefault(same, []).append(item)
-    return tuple(members[0] if len(members) == 1 else join(members) for members in found.values())
+        same = (item.level, item.remedy, item.subjects, item.follows, *key(item)) if fits else index
+        by_key.setdefault(same, []).append(item)
+    return tuple(members[0] if len(members) == 1 else join(members) for members in by_key.values())
 
 
 def _one_check(members: Sequence[Group]) -> Group:
@@ -201,7 +201,7 @@ def _evidence(members: Sequence[Group]) -> tuple[tuple[str, str], ...]:
     texts: dict[str, dict[str, None]] = {}
     for subject, text in (pair for item in members for pair in item.evidence):
         texts.setdefault(subject, {})[text.rstrip("\n")] = None
-    return tuple((subject, "\n".join(found)) for subject, found in texts.items())
+    return tuple((subject, "\n".join(evidence)) for subject, evidence in texts.items())
 
 
 def decisive_first(evidence: str, elements: Sequence[str]) -> str:
@@ -209,7 +209,7 @@ def decisive_first(evidence: str, elements: Sequence[str]) -> str:
     line above them.
     """
     form = re.compile("|".join(rf"(?<!\w){re.escape(element)}(?!\w)" for element in elements) or "(?!)")
-    return "\n".join(sorted(re.split(r"\n(?=\S)", evidence), key=lambda part: form.search(part) is None))
+    return "\n".join(sorted(re.split(r"\n(?=\S)", evidence), key=lambda block: form.search(block) is None))
 
 
 def _group(members: Sequence[Finding]) -> Group:

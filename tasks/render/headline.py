@@ -93,8 +93,8 @@ def images_json(images: Images | None) -> dict[str, object] | None:
     if images is None:
         return None
     return {
-        kind: {"image": image, "digest": image_digest(image) or None} if image else None
-        for kind, image in (("checks", images.checks), ("training", images.training))
+        role: {"image": image, "digest": image_digest(image) or None} if image else None
+        for role, image in (("checks", images.checks), ("training", images.training))
     }
 
 
@@ -129,9 +129,9 @@ def explanation(verdict: Verdict) -> str:
         text = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
         return f"{text}: suspect the policy, the image or what the nodes share before any machine."
     failed = {
-        node_of(one.subject)
-        for one in verdict.findings
-        if one.level is Level.FAIL and one.cause is not Cause.EVIDENCE and LINK not in one.subject
+        node_of(finding.subject)
+        for finding in verdict.findings
+        if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE and LINK not in finding.subject
     } - {CLUSTER}
     if not failed:
         return "At least one check failed."
@@ -169,16 +169,16 @@ def counts_of(coverage: Coverage) -> tuple[tuple[str, Count], ...]:
     counts = (
         ("nodes", coverage.nodes), ("GPUs", coverage.gpus), ("ranks", coverage.ranks), ("observations", coverage.checks)
     )  # fmt: skip
-    return tuple((what, count) for what, count in counts if count.required)
+    return tuple((unit, count) for unit, count in counts if count.required)
 
 
 def coverage_text(coverage: Coverage) -> str:
     """Such as "2 of 2 nodes, 4 of 4 ranks, 20 of 22 observations, 2 certified by earlier gates"."""
     if coverage == NOTHING:
         return "nothing"
-    parts = [f"{count.observed} of {count.required} {what}" for what, count in counts_of(coverage)]
-    parts += [f"{coverage.certified} certified by earlier gates"] if coverage.certified else []
-    return ", ".join(parts)
+    texts = [f"{count.observed} of {count.required} {unit}" for unit, count in counts_of(coverage)]
+    texts += [f"{coverage.certified} certified by earlier gates"] if coverage.certified else []
+    return ", ".join(texts)
 
 
 def sentence(item: Group, names: bool = False) -> str:
@@ -187,21 +187,21 @@ def sentence(item: Group, names: bool = False) -> str:
     Without a predicate the check is named, because the message alone may not say what was looked at. `names`: of more subjects than
     are named in a headline, the first ones are.
     """
-    message, who = one_line(item.message), one_line(item.who_named if names else item.who, 600)
+    message, topic = one_line(item.message), one_line(item.who_named if names else item.subject_text, 600)
     if item.unmeasured:
         verb = "were" if item.also else "was"
-        return f"{who}: {item.where} {verb} {message}"
+        return f"{topic}: {item.where} {verb} {message}"
     if item.is_predicate:
-        return f"{who} {several(message) if item.are_several else message}"
+        return f"{topic} {several(message) if item.are_several else message}"
     # "report" is no check: what is said of it is about the subject as a whole. Nor is a check named twice.
     check = one_line(item.check, 80)
-    return f"{who}: {message}" if check == REPORT or check in message else f"{who}: {message} ({check})"
+    return f"{topic}: {message}" if check == REPORT or check in message else f"{topic}: {message} ({check})"
 
 
 def _short(item: Group) -> str:
     """What a warning is about: "collective.pairs on the cluster". Its finding says the rest."""
     check = item.where if item.unmeasured else one_line(item.check, 80)
-    return f"{f'the {check} of' if check == REPORT else f'{check} on'} {one_line(item.who, 600)}"
+    return f"{f'the {check} of' if check == REPORT else f'{check} on'} {one_line(item.subject_text, 600)}"
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
@@ -237,25 +237,25 @@ def culprits(verdict: Verdict) -> tuple[str, ...]:
         return ()
     alike = failed_everywhere(verdict)
     blamed = (f for f in verdict.findings if f.cause is not Cause.EVIDENCE and f.level is verdict.level)
-    found = dict.fromkeys(place for f in blamed if f.check not in alike for place in places(f.subject))
-    return tuple(found) or ((CLUSTER,) if alike else ())
+    nodes = dict.fromkeys(node for f in blamed if f.check not in alike for node in places(f.subject))
+    return tuple(nodes) or ((CLUSTER,) if alike else ())
 
 
 def lacking(verdict: Verdict) -> tuple[str, ...]:
     """The result names where required evidence is missing. It holds the nodes whose reports are missing, or else a check that is
     missing everywhere, or else the nodes that lack any check. It is () if nothing is missing.
     """
-    found = defaultdict[str, set[str]](set)
+    missing = defaultdict[str, set[str]](set)
     for finding in verdict.findings:
         if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
-            found[finding.check] |= {node_of(end.strip()) for end in finding.subject.split(LINK)}
-    silent = found.get(REPORT, set()) - {CLUSTER}
+            missing[finding.check] |= {node_of(end.strip()) for end in finding.subject.split(LINK)}
+    silent = missing.get(REPORT, set()) - {CLUSTER}
     if silent and len(silent) < verdict.coverage.nodes.required:
         return tuple(sorted(silent))
-    for check, nodes in found.items():
+    for check, nodes in missing.items():
         if CLUSTER in nodes or len(nodes) >= verdict.coverage.nodes.required:
             return (check,)
-    return tuple(sorted({node for nodes in found.values() for node in nodes}))
+    return tuple(sorted({node for nodes in missing.values() for node in nodes}))
 
 
 def _decides(item: Group, verdict: Verdict) -> bool:

@@ -24,8 +24,8 @@ from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictC
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
 from tasks.render.headline import counts_of, explanation_before, headline, run_lines
 from tasks.render.views.bandwidth import bandwidth, bandwidth_table
-from tasks.render.views.finding_table import NAMED as SHORT
-from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
+from tasks.render.views.finding_table import MOST_NAMES as SHORT
+from tasks.render.views.finding_table import MOST_ROWS, finding_anchor, finding_rows_of, ranged
 from tasks.render.views.maps import maps_of
 from tasks.render.views.measured import MeasuredNode, measured
 from tasks.render.views.node_grid import Grid, grid
@@ -63,7 +63,7 @@ _CLASSES = {
 class FindingCard:
     """A group of findings, the evidence and the names of it that have room: (subject, text); many names are folded."""
 
-    shown: Advised
+    advice: Advised
     evidence: tuple[tuple[str, str], ...]
     names: tuple[str, ...]
 
@@ -83,7 +83,7 @@ class GridRow:
 
 def html(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """The whole page. `report` is None for one that could not be read."""
-    style, script = ((HERE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    style, script = ((HERE / f"report.{suffix}").read_text(encoding="utf-8") for suffix in ("css", "js"))
     values = _values(report, verdict, name, context)
     return _template().render(style=style, script=script, policy=security(style, script), **values)
 
@@ -115,7 +115,7 @@ def _template() -> Template:
 
 def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:
     groups, caused = independent(gathered(verdict.findings))
-    rows = finding_rows_of(groups)
+    finding_rows = finding_rows_of(groups)
     text, ended = headline(verdict, name), one_line(context.first_line, 900)
     is_more = bool(ended) and ended != text
     return {
@@ -131,8 +131,8 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "followed": followed(caused),
         "following": _cards(caused, verdict, context),
         "more_following": max(0, len(caused) - FINDINGS),
-        "rows": rows[:ROWS],
-        "more_rows": max(0, len(rows) - ROWS),
+        "rows": finding_rows[:MOST_ROWS],
+        "more_rows": max(0, len(finding_rows) - MOST_ROWS),
         "measured": (),
         "more_findings": max(0, len(groups) - FINDINGS),
         "configuration": CONFIGURATION if any(map(_leaves_doubt, groups)) else "",
@@ -163,30 +163,30 @@ def _tone(verdict: Verdict, context: VerdictContext) -> str:
 
 def _culprit(context: VerdictContext) -> dict[str, object] | None:
     """The suspects among the parts that were tested in pairs, or that there is none."""
-    if not context.shown:
+    if not context.matrices:
         return None
     return {
-        "said": said_of(context.shown),
-        "quiet": is_quiet(context.shown),
-        "suspects": suspects_table(context.shown),
-        "matrices": matrices_table(context.shown),
-        "maps": maps_of(context.shown),
+        "said": said_of(context.matrices),
+        "quiet": is_quiet(context.matrices),
+        "suspects": suspects_table(context.matrices),
+        "matrices": matrices_table(context.matrices),
+        "maps": maps_of(context.matrices),
     }
 
 
 def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dict[str, object]:
-    checks, shown, rates = (
+    checks, node_grid, rates = (
         check_lines(report, verdict),
         grid(report, verdict),
         bandwidth(report, context.facts),
     )
-    names = [line.name for line in shown.lines if not line.is_cluster][:MEASURED]
+    names = [line.name for line in node_grid.lines if not line.is_cluster][:MEASURED]
     values = measured(report, names)
-    rows = _grid_rows(shown, verdict, values)
+    grid_rows = _grid_rows(node_grid, verdict, values)
     return {
-        "grid": shown,
-        "lines": rows[:GRID_ROWS],
-        "more_nodes": sum(len(row.names) for row in rows[GRID_ROWS:]),
+        "grid": node_grid,
+        "lines": grid_rows[:GRID_ROWS],
+        "more_nodes": sum(len(grid_row.names) for grid_row in grid_rows[GRID_ROWS:]),
         "measured": values,
         "measured_hidden": len(report.nodes) - len(values),
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
@@ -197,56 +197,56 @@ def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dic
     }
 
 
-def _grid_rows(shown: Grid, verdict: Verdict, values: Sequence[MeasuredNode]) -> list[GridRow]:
+def _grid_rows(node_grid: Grid, verdict: Verdict, values: Sequence[MeasuredNode]) -> list[GridRow]:
     """Lines with the same states are one row, if they are many; each cell leads to its finding, or to what was measured."""
-    found: dict[tuple[str, str], str] = {}
+    anchors: dict[tuple[str, str], str] = {}
     for item in gathered(verdict.findings)[:FINDINGS]:
         for node in {node for subject in item.subjects for node in places(subject)}:
             for check in (*item.checks, ""):
-                found.setdefault((node, check), finding_anchor(item))
+                anchors.setdefault((node, check), finding_anchor(item))
     where = {node.name: f"m{at}" for at, node in enumerate(values)}
     where_of = {
-        (node.name, line.check): f"m{at}-{row}"
+        (node.name, line.check): f"m{at}-{index}"
         for at, node in enumerate(values)
-        for row, line in enumerate(node.lines)
+        for index, line in enumerate(node.lines)
     }
     # The last column is of several checks.
-    checks = [*(column.planned.check for column in shown.columns), ""]
+    checks = [*(column.planned.check for column in node_grid.columns), ""]
 
     def link(node: str, check: str, state: State) -> str:
-        of_check = found.get((node, check), "") if check else ""
-        of_node = found.get((node, ""), "") if state > State.PASS else ""
+        of_check = anchors.get((node, check), "") if check else ""
+        of_node = anchors.get((node, ""), "") if state > State.PASS else ""
         return of_check or of_node or where_of.get((node, check)) or where.get(node, "")
 
     alike: dict[object, list[NodeLine]] = defaultdict(list)
-    for place, line in enumerate(shown.lines):
-        few = line.is_cluster or (line.state <= State.PASS and place < FEW)
+    for position, line in enumerate(node_grid.lines):
+        few = line.is_cluster or (line.state <= State.PASS and position < FEW)
         alike[line.name if few else (line.state, line.cells)].append(line)
-    rows = []
+    grid_rows = []
     for lines in alike.values():
-        for part in [lines] if len(lines) > ALIKE else [[line] for line in lines]:
-            first, names = part[0], tuple(one_line(line.name, 120) for line in part)
+        for group in [lines] if len(lines) > ALIKE else [[line] for line in lines]:
+            first, names = group[0], tuple(one_line(line.name, 120) for line in group)
             cells = tuple(
                 (state, link(first.name, check, state))
                 for check, state in zip(checks, first.cells, strict=False)
             )
-            to = found.get((first.name, ""), "") or where.get(first.name, "")
-            rows.append(GridRow(ranged(names), names, first, to, cells))
-    return sorted(rows, key=lambda row: (not row.line.is_cluster, -row.line.state))
+            to = anchors.get((first.name, ""), "") or where.get(first.name, "")
+            grid_rows.append(GridRow(ranged(names), names, first, to, cells))
+    return sorted(grid_rows, key=lambda grid_row: (not grid_row.line.is_cluster, -grid_row.line.state))
 
 
 def _cards(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) -> list[FindingCard]:
-    made, room, letters = [], EVIDENCE_BYTES, NAMES
-    for one in advised(groups[:FINDINGS], verdict, context):
-        evidence = one.item.evidence[: EVIDENCE if room > 0 else 0]
+    cards, room, letters = [], EVIDENCE_BYTES, NAMES
+    for advice in advised(groups[:FINDINGS], verdict, context):
+        evidence = advice.item.evidence[: EVIDENCE if room > 0 else 0]
         fits = tuple((one_line(subject, 120), clean(text)) for subject, text in evidence)
         room -= sum(len(escape(text).encode()) for _, text in fits)
-        names = tuple(one_line(subject, 120) for subject in sorted(one.item.subjects, key=natural))
+        names = tuple(one_line(subject, 120) for subject in sorted(advice.item.subjects, key=natural))
         if len(names) <= SHORT or sum(map(len, names)) > letters:
             names = ()
         letters -= sum(map(len, names))
-        made.append(FindingCard(one, fits, names))
-    return made
+        cards.append(FindingCard(advice, fits, names))
+    return cards
 
 
 def security(style: str, script: str = "") -> str:

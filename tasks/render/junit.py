@@ -23,16 +23,16 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     findings: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in verdict.findings:
         findings[finding.check, finding.subject].append(finding)
-    rows = {(row.check, row.subject): row for row in report.observations} if report else {}
+    results = {(result.check, result.subject): result for result in report.observations} if report else {}
     skipped = {p.check: p.skip.value for p in report.plan if p.skip is not None} if report else {}
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     if report:
         suite.set("timestamp", one_line(report.measured_at, 64))
     suite.append(_properties(report, verdict, text, context))
     # What nobody measured has a finding of its own.
-    for check, subject in dict.fromkeys([*((check, CLUSTER) for check in skipped), *rows, *findings]):
+    for check, subject in dict.fromkeys([*((check, CLUSTER) for check in skipped), *results, *findings]):
         skip = skipped.get(check, "") if subject == CLUSTER else ""
-        suite.append(_case(check, subject, skip, findings.get((check, subject), []), rows, verdict))
+        suite.append(_case(check, subject, skip, findings.get((check, subject), []), results, verdict))
     if context.failed:
         case = xml.SubElement(suite, "testcase", classname="gate", name="training", time="0.000")
         xml.SubElement(case, "failure", type="training", message=one_line(context.failed, 900))
@@ -53,9 +53,9 @@ def _case(
     case = xml.Element("testcase", classname=one_line(check, 200), name=one_line(subject, 200))
     case.set("time", f"{observation.seconds:.3f}" if observation else "0.000")
     worst = findings[0] if findings else None
-    known = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
-    if known is not None:
-        _add(case, "failure", known, verdict)
+    failure = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
+    if failure is not None:
+        _add(case, "failure", failure, verdict)
     elif worst is not None and worst.level is Level.FAIL:
         _add(case, "error", worst, verdict)
     elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
@@ -77,7 +77,7 @@ def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> Non
 
 def _text(finding: Finding, verdict: Verdict) -> str:
     head = f"{gathered((finding,))[0].heading}: {finding.subject}: {finding.message}"
-    return "\n".join(part for part in (head, remedy_of(finding, verdict), finding.evidence) if part)
+    return "\n".join(text for text in (head, remedy_of(finding, verdict), finding.evidence) if text)
 
 
 def _properties(report: Report | None, verdict: Verdict, line: str, context: VerdictContext) -> xml.Element:
@@ -92,8 +92,8 @@ def _properties(report: Report | None, verdict: Verdict, line: str, context: Ver
             ("profile", report.profile.value),
         ]
         images = context.images or report.images or Images()
-        known = (("image.checks", images.checks), ("image.training", images.training))
-        values += [(name, image) for name, image in known if image]
+        pairs = (("image.checks", images.checks), ("image.training", images.training))
+        values += [(name, image) for name, image in pairs if image]
         values += [("raised", ", ".join(report.raised))] if report.raised else []
     values += [
         ("digest.report", digests.report),

@@ -30,31 +30,31 @@ _RUNS = re.compile(r"`+")
 
 def markdown(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
-    parts = [f"# {escape(context.first_line or headline(verdict, name))}"]
-    parts += [f"**{escape(context.own_decision, 1200)}**"] if context.own_decision else []
-    parts.append(escape(explanation_before(verdict, context.failed)))
-    parts += [f"**{escape(line)}**" for line in (context.training, context.measured) if line]
-    parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
-    parts += [escape(line) for line in context.said]
-    parts += _findings(verdict, context)
-    parts += [escape(line) for line in context.costs]
-    parts += _culprit(context)
+    blocks = [f"# {escape(context.first_line or headline(verdict, name))}"]
+    blocks += [f"**{escape(context.own_decision, 1200)}**"] if context.own_decision else []
+    blocks.append(escape(explanation_before(verdict, context.failed)))
+    blocks += [f"**{escape(line)}**" for line in (context.training, context.measured) if line]
+    blocks.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
+    blocks += [escape(line) for line in context.notes]
+    blocks += _findings(verdict, context)
+    blocks += [escape(line) for line in context.costs]
+    blocks += _culprit(context)
     if report is not None:
-        parts += [*_nodes(report, verdict), *_checks(report, verdict)]
+        blocks += [*_nodes(report, verdict), *_checks(report, verdict)]
     past = context.past
-    parts += [escape(f"Gets worse: {line}", 1200) for line in past.worse] if past is not None else []
+    blocks += [escape(f"Gets worse: {line}", 1200) for line in past.worse] if past is not None else []
     if report is not None:
-        parts.append(
+        blocks.append(
             escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
         )
-        parts += [
+        blocks += [
             escape(f"{line[:1].upper()}{line[1:]}.", 4000) for line in run_lines(report, context.images)
         ]
     d = verdict.digests
     digests = f"report `{d.report:.16}`, policy `{d.policy:.16}`, facts `{d.facts:.16}`"
     digests += f", baseline `{d.baseline:.16}`" if d.baseline else ""
-    parts.append(f"Digests: {digests}, Prelaunch {d.engine}.")
-    return "\n\n".join(parts) + "\n"
+    blocks.append(f"Digests: {digests}, Prelaunch {d.engine}.")
+    return "\n\n".join(blocks) + "\n"
 
 
 def escape(text: str, most: int = 600) -> str:
@@ -84,27 +84,33 @@ def _findings(verdict: Verdict, context: VerdictContext) -> list[str]:
     own, caused = independent(groups)
     if not groups:
         return []
-    shown = advised(own[:FINDINGS], verdict, context)
-    rows = [
-        (one.item.word, one.item.cause.value, one.item.names, ", ".join(one.item.checks), one.item.message)
-        for one in shown
+    all_advice = advised(own[:FINDINGS], verdict, context)
+    table_rows = [
+        (
+            advice.item.label,
+            advice.item.cause.value,
+            advice.item.names,
+            ", ".join(advice.item.checks),
+            advice.item.message,
+        )
+        for advice in all_advice
     ]
-    parts = ["## Findings", _table(table(HEAD, rows))]
-    parts += [f"{len(own) - FINDINGS} more findings are in the report."] if len(own) > FINDINGS else []
-    parts += dict.fromkeys(part for one in shown for part in _detail(one))
+    blocks = ["## Findings", _table(table(HEAD, table_rows))]
+    blocks += [f"{len(own) - FINDINGS} more findings are in the report."] if len(own) > FINDINGS else []
+    blocks += dict.fromkeys(block for advice in all_advice for block in _detail(advice))
     if caused:
         lines = [f"- {escape(sentence(item, names=True))}" for item in caused[:FINDINGS]]
         lines += [f"- and {len(caused) - FINDINGS} more"] if len(caused) > FINDINGS else []
-        parts += [f"{escape(followed(caused))}:", "\n".join(lines)]
-    return parts
+        blocks += [f"{escape(followed(caused))}:", "\n".join(lines)]
+    return blocks
 
 
-def _detail(one: Advised) -> Iterator[str]:
-    item = one.item
-    if one.remedy:
-        yield f"**{escape(item.who)}, {escape(item.where)}**: {escape(one.remedy)}"
-    if one.commands:
-        yield fenced("\n".join(one.commands))
+def _detail(advice: Advised) -> Iterator[str]:
+    item = advice.item
+    if advice.remedy:
+        yield f"**{escape(item.subject_text)}, {escape(item.where)}**: {escape(advice.remedy)}"
+    if advice.commands:
+        yield fenced("\n".join(advice.commands))
     if item.source:
         yield f"Source of the threshold: {escape(item.source)}."
     if item.evidence:
@@ -115,43 +121,41 @@ def _detail(one: Advised) -> Iterator[str]:
 
 def _culprit(context: VerdictContext) -> list[str]:
     """The suspects and the result of each matrix; one line if no part is worse in any of them."""
-    if not context.shown:
+    if not context.matrices:
         return []
-    if is_quiet(context.shown):
-        return [f"Pair tests: {escape(said_of(context.shown)).lower()}."]
-    parts, suspects = (
-        ["## Suspects", f"{escape(said_of(context.shown))}."],
-        suspects_table(context.shown, SUSPECTS),
-    )
-    parts += [_table(suspects)] if suspects.rows else []
-    parts += [f"{suspects.hidden} more suspects are in the report."] if suspects.hidden else []
-    return [*parts, _table(matrices_table(context.shown))]
+    if is_quiet(context.matrices):
+        return [f"Pair tests: {escape(said_of(context.matrices)).lower()}."]
+    blocks = ["## Suspects", f"{escape(said_of(context.matrices))}."]
+    suspects = suspects_table(context.matrices, SUSPECTS)
+    blocks += [_table(suspects)] if suspects.body else []
+    blocks += [f"{suspects.hidden} more suspects are in the report."] if suspects.hidden else []
+    return [*blocks, _table(matrices_table(context.matrices))]
 
 
 def _nodes(report: Report, verdict: Verdict) -> list[str]:
-    rows = [
-        (f"{line.state.sign} {line.state.word}", line.name, str(line.rank if line.rank is not None else ""), str(line.findings))
+    node_rows = [
+        (f"{line.state.sign} {line.state.label}", line.name, str(line.rank if line.rank is not None else ""), str(line.findings))
         for line in node_lines(report, verdict)
     ]  # fmt: skip
-    nodes = table(("Verdict", "Node", "Node index", "Findings"), rows, NODES)
+    nodes = table(("Verdict", "Node", "Node index", "Findings"), node_rows, NODES)
     more = f"{nodes.hidden} more nodes, none worse, are in the report."
     return ["## Nodes", _table(nodes), *([more] if nodes.hidden else [])]
 
 
 def _checks(report: Report, verdict: Verdict) -> list[str]:
     lines = check_lines(report, verdict)
-    rows = [
-        (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, line.seen)
+    check_rows = [
+        (f"{line.state.sign} {line.state.label}", line.planned.check, line.planned.scope.value, line.coverage)
         for line in lines
         if line.planned.skip is None or line.state is not State.SKIPPED
     ]
-    parts = ["## Checks", _table(table(("Verdict", "Check", "Measured on each", "Observed"), rows))]
-    return parts + [
+    blocks = ["## Checks", _table(table(("Verdict", "Check", "Measured on each", "Observed"), check_rows))]
+    return blocks + [
         f"Not run, {escape(reason)}: {', '.join(escape(name) for name in names)}."
         for reason, names in left_out(lines)
     ]
 
 
 def _table(cells: Table) -> str:
-    lines = [cells.head, tuple("---" for _ in cells.head), *(tuple(map(escape, row)) for row in cells.rows)]
+    lines = [cells.head, tuple("---" for _ in cells.head), *(tuple(map(escape, line)) for line in cells.body)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -18,7 +18,7 @@ from tasks.render.html import HERE, security
 from tasks.render.markdown import escape
 from tasks.text.inert import one_line
 
-WORD = "REJECTED"
+LABEL = "REJECTED"
 MEANING = "The request was rejected before anything started. No machine was tested, and this says nothing about any machine."
 REMEDY = "Correct the problem and run the gate again."
 CANCELLED = "CANCELLED"
@@ -43,17 +43,17 @@ class Rejection:
     path: str
     message: str
     nearest: str | None
-    word: str = WORD
+    label: str = LABEL
     meaning: str = MEANING
     remedy: str = REMEDY
     is_file: bool = True
 
 
-def of(error: Exception | str, rejection_kind: RejectionKind | None = None) -> Rejection:
+def from_error(error: Exception | str, rejection_kind: RejectionKind | None = None) -> Rejection:
     """The rejection that an error is, or that is known only in words."""
     if isinstance(error, GateFileError):
-        place = error.file, error.line, error.path, error.message, error.nearest
-        return Rejection(*place, is_file=not isinstance(error, OverrideError))
+        fields = error.file, error.line, error.path, error.message, error.nearest
+        return Rejection(*fields, is_file=not isinstance(error, OverrideError))
     remedy = LATER if rejection_kind is RejectionKind.BUSY else REMEDY
     return Rejection("", None, "", str(error), None, remedy=remedy)
 
@@ -68,16 +68,16 @@ def cancelled(reason: str, elsewhere: bool = False) -> Rejection:
 
 def sentence(error: Rejection) -> str:
     """Such as "gates/a.toml, line 5: cluster.lancher: unknown key. Did you mean 'launcher'?" """
-    place = (
+    prefix = (
         f"{one_line(error.file, 400)}{f', line {error.line}' if error.line else ''}: " if error.file else ""
     )
-    return f"{place}{_reason(error)}"
+    return f"{prefix}{_reason(error)}"
 
 
 def markdown(error: Rejection, name: str) -> str:
     """A summary."""
     return "\n\n".join(
-        (f"# {error.word} {escape(name, 80)}", escape(sentence(error)), error.meaning, f"{error.remedy}\n")
+        (f"# {error.label} {escape(name, 80)}", escape(sentence(error)), error.meaning, f"{error.remedy}\n")
     )
 
 
@@ -89,7 +89,7 @@ def junit(error: Rejection, name: str) -> str:
     case.attrib |= {"file": one_line(error.file, 400)} if error.file and error.is_file else {}
     case.attrib |= {"line": str(error.line)} if error.line and error.is_file else {}
     text = sentence(error)
-    element = xml.SubElement(case, "error", type=error.word, message=text)
+    element = xml.SubElement(case, "error", type=error.label, message=text)
     element.text = f"{text}\n{error.meaning} {error.remedy}"
     xml.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
@@ -98,13 +98,13 @@ def junit(error: Rejection, name: str) -> str:
 def html(error: Rejection, name: str) -> str:
     """A page."""
     style = (HERE / "report.css").read_text(encoding="utf-8")
-    title, text = safe(f"{error.word} {one_line(name, 80)}"), safe(sentence(error))
+    title, text = safe(f"{error.label} {one_line(name, 80)}"), safe(sentence(error))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{safe(security(style))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<header class="answer unknown">\n<h1>{error.word}</h1>\n<p class="said"><strong>{text}</strong></p>\n'
+        f'<header class="answer unknown">\n<h1>{error.label}</h1>\n<p class="said"><strong>{text}</strong></p>\n'
         f"<p>{error.meaning} {error.remedy}</p>\n</header>\n</body>\n</html>\n"
     )
 
@@ -132,15 +132,15 @@ def annotation(error: Rejection, workspace: str) -> str:
 def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> str:
     """The workflow command with which GitHub shows the first line about the end of a gate, and `notes` below it."""
     text = "\n".join(one_line(each, 1000) for each in (line, *notes))
-    word, title = ("error", "the gate did not end well") if is_error else ("warning", "a GO with warnings")
-    return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(text)}"
+    level, title = ("error", "the gate did not end well") if is_error else ("warning", "a GO with warnings")
+    return f"::{level} title={_property(f'Prelaunch: {title}')}::{_data(text)}"
 
 
 def _reason(error: Rejection) -> str:
-    what = f"{one_line(error.path, 200)}: " if error.path else ""
+    prefix = f"{one_line(error.path, 200)}: " if error.path else ""
     hint = f" Did you mean {one_line(error.nearest, 80)!r}?" if error.nearest else ""
     message = one_line(error.message, 4000)
-    return f"{what}{message if message.endswith('?') else message.rstrip('.') + '.'}{hint}"
+    return f"{prefix}{message if message.endswith('?') else message.rstrip('.') + '.'}{hint}"
 
 
 def _data(text: str) -> str:

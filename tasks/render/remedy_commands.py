@@ -113,7 +113,7 @@ def engine_of(launcher: str, options: Mapping[str, object]) -> str:
 
 
 def commands(
-    finding: Finding | Group, subject: str, verdict: Verdict, place: RemedyContext
+    finding: Finding | Group, subject: str, verdict: Verdict, site: RemedyContext
 ) -> tuple[str, ...]:
     """What to type for a finding about a subject. Nothing for a link or the whole cluster, and nothing while the image is suspect."""
     node = node_of(subject)
@@ -122,17 +122,17 @@ def commands(
         return ()
     gpus = ",".join(gpu_numbers(finding.elements))
     values = {
-        "node": shlex.quote(place.engine_nodes.get(node, node)),
+        "node": shlex.quote(site.engine_nodes.get(node, node)),
         "reason": shlex.quote(f"prelaunch: {finding.check}"),
         "gpu": gpus,
-        "kind": shlex.quote(f"{place.instance_type or 'TYPE'}{SUFFIX if place.machine else ''}"),
-        "job": shlex.quote(place.job),
+        "kind": shlex.quote(f"{site.instance_type or 'TYPE'}{SUFFIX if site.machine else ''}"),
+        "job": shlex.quote(site.job),
     }
-    lacking = {f"{{{name}}}" for name, value in (("gpu", gpus), ("job", place.job)) if not value}
-    rows = COMMANDS.get(place.launcher, {}).get(finding.action, ())
-    typed = tuple(row.format_map(values) for row in rows if not any(name in row for name in lacking))
-    if place.machine and any("{kind}" in row for row in rows):
-        echo, file = f"echo {shlex.quote(place.machine)}", values["kind"]
+    lacking = {f"{{{name}}}" for name, value in (("gpu", gpus), ("job", site.job)) if not value}
+    lines = COMMANDS.get(site.launcher, {}).get(finding.action, ())
+    typed = tuple(line.format_map(values) for line in lines if not any(name in line for name in lacking))
+    if site.machine and any("{kind}" in line for line in lines):
+        echo, file = f"echo {shlex.quote(site.machine)}", values["kind"]
         is_remote = any(line.startswith("ssh ") for line in typed)
         writes = f"{echo} | ssh {values['node']} tee {file}" if is_remote else f"{echo} > {file}"
         return (*typed[:-1], writes, typed[-1])
@@ -141,5 +141,5 @@ def commands(
 
 def gpu_numbers(elements: tuple[str, ...]) -> tuple[str, ...]:
     """The numbers of those elements that are GPUs; evidence lists GPUs that are well, too."""
-    found = map(_GPU.fullmatch, elements)
-    return tuple(dict.fromkeys(one[1] for one in found if one))
+    matches = map(_GPU.fullmatch, elements)
+    return tuple(dict.fromkeys(match[1] for match in matches if match))

@@ -40,7 +40,7 @@ class _View:
 
     report: Report
     verdict: Verdict
-    rows: Mapping[str, CheckTable]
+    tables: Mapping[str, CheckTable]
 
 
 def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
@@ -133,6 +133,6 @@ def _succeeded(view: _View, checks: Iterable[str], nodes: Sequence[str]) -> bool
 
 
 def _measured(view: _View, check: str, nodes: Sequence[str]) -> bool:
-    values = [row for row in view.rows.get(check, ()) if node_of(row.subject) in nodes]
-    measured = Count(len({node_of(row.subject) for row in values}), len({*nodes}))
-    return measured.observed == measured.required and all(row.outcome is Outcome.MEASURED for row in values)
+    values = [item for item in view.tables.get(check, ()) if node_of(item.subject) in nodes]
+    measured = Count(len({node_of(item.subject) for item in values}), len({*nodes}))
+    return measured.observed == measured.required and all(item.outcome is Outcome.MEASURED for item in values)

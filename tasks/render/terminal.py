@@ -58,7 +58,7 @@ def terminal(
     console.print(Text(explanation_before(verdict, context.failed)))
     if verdict.answer is not Answer.GO:
         console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))
-    for line in filter(None, (context.training, context.measured, *context.said)):
+    for line in filter(None, (context.training, context.measured, *context.notes)):
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:
@@ -71,8 +71,8 @@ def terminal(
         console.print(_checks(checks))
         for reason, names in left_out(checks):
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
-        told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
-        for line in (f"{told}, measured {report.measured_at}", *run_lines(report, context.images)):
+        gate_text = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
+        for line in (f"{gate_text}, measured {report.measured_at}", *run_lines(report, context.images)):
             console.print(Text(one_line(line, 4000), style="dim"))
     d = verdict.digests
     base = f"baseline {d.baseline:.12}  " if d.baseline else ""
@@ -106,33 +106,33 @@ def _show_findings(
 
     console.print()
     whole, missing = parted(groups)
-    shown = whole[:FINDINGS]
-    for one in advised(shown, verdict, context):
-        item = one.item
+    first = whole[:FINDINGS]
+    for advice in advised(first, verdict, context):
+        item = advice.item
         checks = one_line(", ".join(item.checks), 1200)
         head = f"{item.heading}  {item.names}  {checks}"
         console.print(Text(head, style=_COLOURS[finding_state(item)]))
         console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, one)
+        _show_detail(console, advice)
     for line in missing_lines(missing) if missing else ():
         console.print(Text(line))
-    if len(whole) > len(shown):
-        console.print(Text(f"{len(whole) - len(shown)} more findings: see --format json or --html."))
+    if len(whole) > len(first):
+        console.print(Text(f"{len(whole) - len(first)} more findings: see --format json or --html."))
 
 
-def _show_detail(console: Console, one: Advised) -> None:
+def _show_detail(console: Console, advice: Advised) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    lines = clean(one.item.evidence[0][1]).splitlines() if one.item.evidence else []
-    if one.remedy:
-        console.print(Padding(Text(f"Do: {one_line(one.remedy)}"), (0, 0, 0, 2)))
-    for line in one.commands:  # not wrapped: a command that is copied from two lines is two commands
+    lines = clean(advice.item.evidence[0][1]).splitlines() if advice.item.evidence else []
+    if advice.remedy:
+        console.print(Padding(Text(f"Do: {one_line(advice.remedy)}"), (0, 0, 0, 2)))
+    for line in advice.commands:  # not wrapped: a command that is copied from two lines is two commands
         console.print(Text(f"  $ {one_line(line, COMMAND)}"), soft_wrap=True)
-    shown = [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
+    texts = [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
     more = len(lines) - EVIDENCE_LINES
-    shown += [Text(f"| ({more} more lines in the report)", style="dim")] if more > 0 else []
-    for text in shown:
+    texts += [Text(f"| ({more} more lines in the report)", style="dim")] if more > 0 else []
+    for text in texts:
         console.print(Padding(text, (0, 0, 0, 2)))
 
 
@@ -147,9 +147,9 @@ def _checks(lines: Sequence[CheckLine]) -> Table:
     for line in lines:
         if line.planned.skip is not None and line.state is State.SKIPPED:
             continue
-        state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
+        state = Text(f"{line.state.sign} {line.state.label}", style=_COLOURS[line.state])
         took = f"{line.seconds:.1f} s" if line.seconds is not None else ""
-        table.add_row(Text(one_line(line.planned.check, 60)), state, Text(line.seen), Text(took))
+        table.add_row(Text(one_line(line.planned.check, 60)), state, Text(line.coverage), Text(took))
     return table
 
 

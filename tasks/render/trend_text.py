@@ -45,7 +45,7 @@ def too_few(reports: int) -> str:
 
 def moved_document(trend: Trend) -> list[dict[str, object]]:
     """What moved on all machines, as JSON."""
-    return [plain_table(one) | {"worse": one.worse} for one in trend.fleet]
+    return [plain_table(course) | {"worse": course.worse} for course in trend.fleet]
 
 
 def moved_text(trend: Trend) -> str:
@@ -53,10 +53,10 @@ def moved_text(trend: Trend) -> str:
     if not trend.fleet:
         return ""
     first, more = trend.fleet[0], len(trend.fleet) - 1
-    word = "fell" if first.change < 0 else "rose"
+    verb = "fell" if first.change < 0 else "rose"
     rest = f", and {counted(more, 'more number')}" if more else ""
     return (
-        f"The fleet moved: {first.check} {first.what} {word} by {abs(first.change):.1%} on {first.machines} machines together{rest}. "
+        f"The fleet moved: {first.check} {first.what} {verb} by {abs(first.change):.1%} on {first.machines} machines together{rest}. "
         "No machine is named for that."
     )
 
@@ -117,9 +117,11 @@ def is_constant(course: Course) -> bool:
 def still(courses: Sequence[Course]) -> list[Course]:
     """The result holds the courses that do not move, and have something to show."""
     return [
-        one
-        for one in courses
-        if one.points and not one.moves and not (one.motion is Motion.UNKNOWN and is_constant(one))
+        course
+        for course in courses
+        if course.points
+        and not course.moves
+        and (course.motion is not Motion.UNKNOWN or not is_constant(course))
     ]
 
 

@@ -23,19 +23,19 @@ def cases_of(files: Sequence[str], policy: Policy | None, cluster: str | None = 
     """Each report, judged by this policy; without one by that of the gate file, or else the shipped one of its type. `cluster` is as
     in `inputs_of`. Raises InputError for what is not there or is no report, StoreError.
     """
-    found: list[ReportCase] = []
-    for one in inputs_of(files, cluster):
+    cases: list[ReportCase] = []
+    for source in inputs_of(files, cluster):
         try:
-            report = load_report(one.data)
+            report = load_report(source.data)
         except DecodeError as error:
-            message = f"it is not a report of Prelaunch: {not_a_report(one.data, error)}. Leave it out, or measure again."
-            raise InputError(one.name, message) from error
+            message = f"it is not a report of Prelaunch: {not_a_report(source.data, error)}. Leave it out, or measure again."
+            raise InputError(source.name, message) from error
         declared = report.declared
-        rules = policy or policy_of(one.policy) or default_policy_of(declared.instance_type, declared)[0]
-        found.append(
-            ReportCase(report, decide(report, rules, builtin(), report_digest=digest(one.data)), rules)
+        rules = policy or policy_of(source.policy) or default_policy_of(declared.instance_type, declared)[0]
+        cases.append(
+            ReportCase(report, decide(report, rules, builtin(), report_digest=digest(source.data)), rules)
         )
-    return found
+    return cases
 
 
 def require_free(path: Path, force: bool) -> None:

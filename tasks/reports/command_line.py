@@ -44,8 +44,8 @@ def _replace(path: Path, text: str | None, mode: int) -> None:
                 file.write(text.encode("utf-8", "backslashreplace"))
                 os.fchmod(file.fileno(), mode)
                 with suppress(FileNotFoundError, PermissionError):
-                    known = path.stat()
-                    os.fchown(file.fileno(), known.st_uid, known.st_gid)
+                    owner = path.stat()
+                    os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         if text is not None:
             os.replace(name, path)
     finally:

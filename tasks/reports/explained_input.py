@@ -53,14 +53,14 @@ class ExplainedInput:
 
     file: str
     name: str
-    kind: OutputKind | None
+    tool: OutputKind | None
     title: str
     verdict: Verdict
     held: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     policy: str = ""
-    parts: tuple[CheckData, ...] = ()
-    told: tuple[DecodedTable, ...] = ()
+    checks: tuple[CheckData, ...] = ()
+    tables: tuple[DecodedTable, ...] = ()
 
 
 def explain_input(
@@ -78,29 +78,30 @@ def explain_text(
     file: str, name: str, data: bytes, tool: OutputKind | None, policy: Policy | None, options: ReadOptions
 ) -> ExplainedInput:
     """A tool's output that was read already is judged as in `explain_input`. Raises InputError if no policy can be had."""
-    text, parts, told = _text(data[: INPUT_BYTES + 1]), tuple[CheckData, ...](), tuple[DecodedTable, ...]()
+    text, checks, tables = _text(data[: INPUT_BYTES + 1]), tuple[CheckData, ...](), tuple[DecodedTable, ...]()
     is_seed = tool in (None, OutputKind.REPORT) and seed_report.detect(text)
-    found = tool = OutputKind.REPORT if is_seed else tool
+    detected = tool = OutputKind.REPORT if is_seed else tool
     try:
         _require_text(data, text, tool)
         if is_seed:
             reading = seed_report.read(text, options)
         else:
             module = module_of(tool) if tool else claimed_by(text)
-            found = tool or only_kind(module)
+            detected = tool or only_kind(module)
             reading = read(module, text, options, tool)
     except ExplainError as error:
-        rules, chosen = _policy(policy, found, options)
-        judged = unread(_reason(error, found), rules, builtin(), data, error.remedy)
-        title = f"{found.value} that cannot be read" if found else "unreadable input"
+        rules, chosen = _policy(policy, detected, options)
+        judged = unread(_reason(error, detected), rules, builtin(), data, error.remedy)
+        title = f"{detected.value} that cannot be read" if detected else "unreadable input"
     else:
-        neuron = any(part.check.startswith("neuron.") for part in reading.parts)
-        rules, chosen = _policy(policy, OutputKind.NEURON_LS if neuron else reading.kind, options)
-        parts = reading.parts
+        neuron = any(check.check.startswith("neuron.") for check in reading.checks)
+        rules, chosen = _policy(policy, OutputKind.NEURON_LS if neuron else reading.output_kind, options)
+        checks = reading.checks
         judged = judge(reading, rules, builtin(), options, data)
-        found, title, told = reading.kind, one_line(reading.title), judged.told
+        detected, title, tables = reading.output_kind, one_line(reading.title), judged.tables
+    verdict, records = judged.verdict, judged.held
     return ExplainedInput(
-        file, name, found, title, judged.verdict, judged.held, judged.left_out, chosen, parts=parts, told=told
+        file, name, detected, title, verdict, records, judged.left_out, chosen, checks, tables
     )
 
 
@@ -146,8 +147,8 @@ def _policy(policy: Policy | None, tool: OutputKind | None, options: ReadOptions
     if options.declared is not None:
         return default_policy_of(options.declared.instance_type, options.declared)
     path = SHIPPED / (OF_KIND.get(tool, OTHERWISE) if tool else OTHERWISE)
-    found = read_policy(path)
-    return found, f"{found.name} ({path})"
+    shipped = read_policy(path)
+    return shipped, f"{shipped.name} ({path})"
 
 
 def explanation_text(
@@ -169,11 +170,11 @@ def explanation_text(
         f"{head} {one_line(name, 200)}: {one_line(title)}",
         *_folded(_meaning(verdict, bool(decoded)), width, ""),
     ]
-    shown: set[str] = set()
+    proofs: set[str] = set()
     for item in gathered(verdict.findings):
         proof = set(_proof(item))
-        lines += ["", *_finding(item, colour, width, again=bool(proof) and proof <= shown)]
-        shown |= proof if item.remedy else set()
+        lines += ["", *_finding(item, colour, width, again=bool(proof) and proof <= proofs)]
+        proofs |= proof if item.remedy else set()
     if held or left_out or decoded:
         lines.append("")
     for text in decoded:
@@ -187,16 +188,16 @@ def explanation_text(
 
 def not_judged(left_out: Sequence[str]) -> list[str]:
     """What was not judged, one line per reason: "gpu.inventory models, vbios: it compares nodes ..."."""
-    found: dict[str, dict[str, list[str]]] = {}
+    by_reason: dict[str, dict[str, list[str]]] = {}
     for line in left_out:
         name, _, reason = line.partition(": ")
         check, _, metric = name.partition(" ")
-        found.setdefault(reason, {}).setdefault(check, []).append(metric)
+        by_reason.setdefault(reason, {}).setdefault(check, []).append(metric)
     return [
         one_line(
             "; ".join(f"{check} {', '.join(names)}" for check, names in checks.items()) + f": {reason}", 4000
         )
-        for reason, checks in found.items()
+        for reason, checks in by_reason.items()
     ]
 
 

@@ -51,8 +51,8 @@ def instance_facts(name: str, facts: Facts) -> tuple[InstanceFact, ...]:
     """All of an instance type that is in the table. Codes and their meanings come last."""
     instance = facts.instances[name]
     sections = {file: text for file, text in SECTIONS.items() if instance.gpus or text != CODES_SECTION}
-    rows = (fact for file, text in sections.items() for fact in _facts(file, text, name, instance))
-    return (*_instance(instance, facts), *rows)
+    entries = (fact for file, text in sections.items() for fact in _facts(file, text, name, instance))
+    return (*_instance(instance, facts), *entries)
 
 
 def _instance(instance: Instance, facts: Facts) -> Iterator[InstanceFact]:
@@ -77,29 +77,28 @@ def _facts(file: str, section: str, name: str, instance: Instance) -> Iterator[I
     devices = devices_of(instance, instance.gpus).value
     for path, provenance in origins:
         table, _, key = path.partition(".")
-        rows = document[table]
-        is_list = isinstance(rows, list)
-        row = rows[int(key)] if is_list else rows[key]
-        models = [other["model"] for other in rows if "model" in other] if is_list and "model" in row else []
-        if _applies(row, name, instance, devices, models):
-            values = {column: value for column, value in row.items() if column not in (*KEYS, TABLE)}
+        data = document[table]
+        is_list = isinstance(data, list)
+        fact = data[int(key)] if is_list else data[key]
+        models = [other["model"] for other in data if "model" in other] if is_list and "model" in fact else []
+        if _applies(fact, name, instance, devices, models):
+            values = {column: value for column, value in fact.items() if column not in (*KEYS, TABLE)}
             label = f"{file}.{table}" if is_list else f"{file}.{table}.{key}"
             text = ", ".join(f"{column} {_short(value)}" for column, value in values.items())
             yield InstanceFact(section, label, text, "", provenance)
 
 
-def _applies(row: Mapping[str, Any], name: str, instance: Instance, devices: str, models: list[str]) -> bool:
+def _applies(fact: Mapping[str, Any], name: str, instance: Instance, devices: str, models: list[str]) -> bool:
     """Whether a row is about the type; one that names no type, no GPU and no device is about all of them."""
-    model = row.get("model")
+    model = fact.get("model")
     # A metric is not available on all variants of a GPU; a rate is that of the model that is named most precisely.
-    is_of_gpu = (
-        is_of_model(instance.gpu, model or "") if "metric" in row else model == of_model(instance.gpu, models)
-    )
+    nearest = of_model(instance.gpu, models)
+    is_of_gpu = is_of_model(instance.gpu, model or "") if "metric" in fact else model == nearest
     return (
         (model is None or is_of_gpu)
-        and name in row.get("types", [name])
-        and row.get("instance_type", name) == name
-        and row.get("devices", devices) == devices
+        and name in fact.get("types", [name])
+        and fact.get("instance_type", name) == name
+        and fact.get("devices", devices) == devices
     )
 
 

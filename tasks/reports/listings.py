@@ -20,7 +20,7 @@ from tasks.text.tables import aligned, counted, few
 
 # So many lines of one replayed gate are shown, and so many subjects of findings that are alike.
 LINES, SUBJECTS = 10, 3
-SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
+LISTED = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
 FILE = ", all of them in the file"
 NO_OUTCOME = "not known"
 COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "decided", "first finding")
@@ -34,9 +34,9 @@ def baseline_text(baseline: Baseline) -> str:
 def _lines(baseline: Baseline) -> Iterator[str]:
     bands = sum(len(learned.bands) for learned in baseline.groups)
     reports = len(baseline.reports)
-    named = f"Baseline {digest_of(baseline):.16}" if bands else "No baseline"
+    title = f"Baseline {digest_of(baseline):.16}" if bands else "No baseline"
     yield (
-        f"{named}: {counted(bands, 'band')} in {counted(len(baseline.groups), 'group')}, from "
+        f"{title}: {counted(bands, 'band')} in {counted(len(baseline.groups), 'group')}, from "
         f"{counted(reports, 'report')}, the newest of {baseline.measured_at or 'no time'}, judged by Prelaunch {baseline.engine}"
     )
     for learned in baseline.groups:
@@ -44,7 +44,7 @@ def _lines(baseline: Baseline) -> Iterator[str]:
         yield from _group(learned, FILE if bands else "")
     yield from _listed(
         "Left out of the baseline",
-        [f"{one.gate_id} {one.subject} {one.check}: {one.why}" for one in baseline.left_out],
+        [f"{item.gate_id} {item.subject} {item.check}: {item.why}" for item in baseline.left_out],
         FILE if bands else "",
     )
 
@@ -63,14 +63,14 @@ def _group(learned: Learned, where: str) -> Iterator[str]:
     yield from _listed(
         "  Outliers left out",
         [
-            f"{one.gate_id} {one.subject} {one.check}: {figure(one.value)}, {one.why}"
-            for one in learned.outliers
+            f"{outlier.gate_id} {outlier.subject} {outlier.check}: {figure(outlier.value)}, {outlier.why}"
+            for outlier in learned.outliers
         ],
         where,
     )
     yield from _listed(
         "  No band for",
-        [f"{one.check} {label_text(one.metric, one.label)}: {one.why}" for one in learned.not_learned],
+        [f"{item.check} {label_text(item.metric, item.label)}: {item.why}" for item in learned.not_learned],
         where,
     )
 
@@ -95,11 +95,14 @@ def listed_text(
     as its first finding, where that is another one than the verdict's.
     """
     own = findings or {}
-    rows = [
+    table_rows = [
         COLUMNS,
-        *(_cells(one, decided.get(one.gate_id, ""), own.get(one.gate_id, one.finding)) for one in records),
+        *(
+            _cells(record, decided.get(record.gate_id, ""), own.get(record.gate_id, record.finding))
+            for record in records
+        ),
     ]
-    return "\n".join([*(aligned(rows) if records else ()), counted(len(records), "verdict")]) + "\n"
+    return "\n".join([*(aligned(table_rows) if records else ()), counted(len(records), "verdict")]) + "\n"
 
 
 def unjudged_text(ended: Sequence[tuple[str, str, str]]) -> str:
@@ -110,10 +113,10 @@ def unjudged_text(ended: Sequence[tuple[str, str, str]]) -> str:
 
 def pruned_text(plan: Pruning, deleted: bool) -> str:
     """What was deleted or would be deleted, and what is old and stays."""
-    word = "removed" if deleted else "would go"
-    lines = [f"{word}: {one_line(one.gate_id, 100)}, {one.days:.0f} days old" for one in plan.old]
+    verb = "removed" if deleted else "would go"
+    lines = [f"{verb}: {one_line(gate.gate_id, 100)}, {gate.days:.0f} days old" for gate in plan.old]
     lines += [f"stays: {one_line(gate_id, 100)}: {one_line(reason)}" for gate_id, reason in plan.stays]
-    number = f"{counted(len(plan.old), 'gate')} {word}"
+    number = f"{counted(len(plan.old), 'gate')} {verb}"
     tail = "" if deleted or not plan.old else "; --delete removes them"
     return "\n".join([*lines, number + tail]) + "\n"
 
@@ -139,7 +142,7 @@ def _older(record: Record) -> str:
 
 def gate_text(gate: ReplayedGate) -> str:
     """The lines about one gate, "" for one that is only counted."""
-    if gate.fate not in SHOWN:
+    if gate.fate not in LISTED:
         return ""
     return f"{_replay_headline(gate)}\n" + "".join(f"    {line}\n" for line in _replay_lines(gate))
 
@@ -147,10 +150,10 @@ def gate_text(gate: ReplayedGate) -> str:
 def _replay_headline(gate: ReplayedGate) -> str:
     where = f" on {one_line(gate.cluster, 63)}" if gate.cluster else ""
     when = f", {gate.judged_at}" if gate.judged_at else ""
-    what = answer_change(gate) if gate.fate is ReplayResult.CHANGED else gate.why
+    outcome = answer_change(gate) if gate.fate is ReplayResult.CHANGED else gate.why
     if gate.fate is ReplayResult.NO_VERDICT and gate.after is not None:
-        what += f"; it would be {ANSWER_WORDS[gate.after.answer]}"
-    return f"{one_line(gate.gate_id, 100)}{where}{when}: {what}"
+        outcome += f"; it would be {ANSWER_WORDS[gate.after.answer]}"
+    return f"{one_line(gate.gate_id, 100)}{where}{when}: {outcome}"
 
 
 def _replay_lines(gate: ReplayedGate) -> Iterator[str]:
@@ -168,16 +171,17 @@ def _replay_lines(gate: ReplayedGate) -> Iterator[str]:
 
 def _alike(changes: Sequence[Change]) -> list[list[Change]]:
     """Changes that differ only in their subject, in the order of the first."""
-    found: dict[object, list[Change]] = {}
-    for one in changes:
-        found.setdefault((one.how, one.before, one.after, one.cause, one.check, one.message), []).append(one)
-    return list(found.values())
+    groups: dict[object, list[Change]] = {}
+    for change in changes:
+        key = change.how, change.before, change.after, change.cause, change.check, change.message
+        groups.setdefault(key, []).append(change)
+    return list(groups.values())
 
 
 def _change_line(some: Sequence[Change]) -> str:
     first = some[0]
     levels = " -> ".join(level.value for level in (first.before, first.after) if level is not None)
-    whom = listed_names([one.subject for one in some], SUBJECTS)
+    whom = listed_names([change.subject for change in some], SUBJECTS)
     return f"{first.how}: {levels} {first.cause.value} {whom}: {first.check}: {first.message}"
 
 

@@ -63,41 +63,41 @@ class ProgressPrinter:
 
     def __call__(self, observation: Observation) -> None:
         """Take one observation."""
-        rows = self._rows.setdefault(observation.check, [])
-        rows.append(observation)
-        if len(rows) == self._left.get(observation.check, 1):
-            self._tick(observation.check, rows)
+        results = self._rows.setdefault(observation.check, [])
+        results.append(observation)
+        if len(results) == self._left.get(observation.check, 1):
+            self._tick(observation.check, results)
 
     def finish(self) -> None:
         """Print the checks of which not every rank reported."""
         for check, wanted in self._left.items():
-            rows = self._rows.get(check, [])
-            if len(rows) < wanted:
-                self._line(State.UNKNOWN, check, rows, f"{len(rows)} of {wanted} reported")
+            results = self._rows.get(check, [])
+            if len(results) < wanted:
+                self._line(State.UNKNOWN, check, results, f"{len(results)} of {wanted} reported")
 
-    def _tick(self, check: str, rows: list[Observation]) -> None:
-        findings = [finding for row in rows for finding in self._findings(row)]
+    def _tick(self, check: str, results: list[Observation]) -> None:
+        findings = [finding for result in results for finding in self._findings(result)]
         worst = max(findings, key=finding_state, default=None)
         state = max([State.PASS, *map(finding_state, findings)])
-        self._line(state, check, rows, worst.message if worst else "")
+        self._line(state, check, results, worst.message if worst else "")
 
     def _findings(self, result: Observation) -> list[Finding]:
         """The findings about the row by itself; comparisons of ranks or nodes wait for the verdict."""
         line = self._policy.checks.get(result.check, CheckPolicy())
-        kind = self._declared.instance_type
+        name = self._declared.instance_type
         if result.outcome is Outcome.MEASURED:
-            instance, absent = self._facts.instances.get(kind), self._facts.absent(kind, result.check)
-            known = RuleContext(instance, absent, self._declared, self._facts)
-            return list(apply.apply(result.check, line, (result,), 1, known))
+            instance, absent = self._facts.instances.get(name), self._facts.absent(name, result.check)
+            context = RuleContext(instance, absent, self._declared, self._facts)
+            return list(apply.apply(result.check, line, (result,), 1, context))
         level = Level.WARN if line.accepts(result.skip) or not line.required else Level.FAIL
         reason = f"{result.skip.value}: {result.reason}" if result.skip else result.reason
         return [not_measured(result.check, result.subject, Unmeasured("", reason), level)]
 
-    def _line(self, state: State, check: str, rows: list[Observation], reason: str) -> None:
+    def _line(self, state: State, check: str, results: list[Observation], reason: str) -> None:
         self._done += 1
         mark = f"\x1b[{COLOURS[state]}m{state.sign}\x1b[0m" if self._colour else state.sign
-        seconds = max((row.seconds for row in rows), default=0.0)
-        on = f" ({len(rows)} ranks)" if len(rows) > 1 else ""
+        seconds = max((result.seconds for result in results), default=0.0)
+        on = f" ({len(results)} ranks)" if len(results) > 1 else ""
         head = f"{mark} {self._done:>2}/{self._total} {check:<24} {seconds:6.1f} s{on}"
         self._say(f"{head}  {one_line(reason, 160)}".rstrip())
 
@@ -105,15 +105,15 @@ class ProgressPrinter:
 def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:
     """The error if nobody declared what this machine is. The firmware's name for it (EC2's types, on Nitro) is only a hint."""
     try:
-        named = product_name.read_text(errors="replace").strip()
+        product = product_name.read_text(errors="replace").strip()
     except OSError:
-        named = ""
-    known = builtin().instances
-    near = named if named in known else nearest(named, list(known)) if "." in named else None
-    seen = f" Its firmware calls it {named!r:.64}." if named else ""
+        product = ""
+    instances = builtin().instances
+    near = product if product in instances else nearest(product, list(instances)) if "." in product else None
+    hint = f" Its firmware calls it {product!r:.64}." if product else ""
     message = (
         "name the instance type that this machine should be, such as cpu or p5.48xlarge: without it missing parts "
-        f"cannot be found.{seen}"
+        f"cannot be found.{hint}"
     )
     return InputError("--instance-type", message, "", near)
 
@@ -131,13 +131,13 @@ def check_node(
     numbers of `--option` that the policy has already.
     """
     name = f"node-{uuid.uuid4().hex[:8]}"
-    made = bundles.make(name, declared, profile, policy, builtin(), raised=raised)
-    facts = builtin().of(declared)
+    bundle = bundles.make(name, declared, profile, policy, builtin(), raised=raised)
+    facts = builtin().merged(declared)
     ticks = ProgressPrinter(
-        bundles.plan_of(made)[1], declared, policy.for_machines(declared), facts, say, colour
+        bundles.plan_of(bundle)[1], declared, policy.for_machines(declared), facts, say, colour
     )
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
-        data = single_node.checked(made, Path(folder), ticks, settles=True)
+        data = single_node.checked(bundle, Path(folder), ticks, settles=True)
     ticks.finish()
     write(data)
     report = load(data)

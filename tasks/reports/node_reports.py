@@ -25,7 +25,7 @@ from tasks.text.redact import redacted, redactor
 ID = re.compile(r"[\w.:,-]*")  # a host name, a UUID, a version, or several of them
 
 NODES = 100_000
-NAMED, LOG_AFTER_S = 3, 60.0
+MOST_NAMES, LOG_AFTER_S = 3, 60.0
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class NodeReports:
         key = digest(data)
         if key not in self._decoded:
             self._decoded[key] = _load(data)
-        found = self._decoded[key]
-        if isinstance(found, DecodeError):
-            raise found.with_traceback(None)
-        return found
+        result = self._decoded[key]
+        if isinstance(result, DecodeError):
+            raise result.with_traceback(None)
+        return result
 
     def readable(self, files: Mapping[str, bytes]) -> list[NodeReport]:
         """The reports of these files, without those that cannot be decoded: the merge says what is wrong with them."""
@@ -86,8 +86,8 @@ class NodeReports:
             key: before[key] if key in before else _load(data)
             for key, data in zip(keys, files.values(), strict=True)
         }
-        found = [self._decoded[key] for key in keys]
-        return [report for report in found if not isinstance(report, DecodeError)]
+        results = [self._decoded[key] for key in keys]
+        return [report for report in results if not isinstance(report, DecodeError)]
 
 
 def read_files(folder: Path, attempt: str) -> dict[str, bytes]:
@@ -95,44 +95,44 @@ def read_files(folder: Path, attempt: str) -> dict[str, bytes]:
     nodes = folder / attempt / "nodes"
     if not attempt or not nodes.is_dir():
         return {}
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for path in sorted(nodes.glob("*.json"))[:NODES]:
         data = _read(path)
         if data is not None:
-            found[path.stem] = data
-    return found
+            files[path.stem] = data
+    return files
 
 
 def count_observations(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> ReportCounts:
     """Count observations for people; no decision depends on the counts."""
     declared = bundle.declared
     checks, plan = plan_of(bundle)
-    planned = [row for row in plan if row.skip is None]
+    planned = [entry for entry in plan if entry.skip is None]
     last = {check.name for check in checks if check.closing}
     per = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}
     reports = decoded.readable(files)
-    rows = [row for report in reports for row in report.observations]
-    seen = {row.check for row in rows}
-    turns = sorted(planned, key=lambda row: (row.check in last, row.scope is Scope.RANK))
-    waiting = [row.check for row in turns if row.check not in seen]
-    doing = waiting[0] if rows and waiting else ""
-    made = sum(row.outcome is not Outcome.ERRORED for row in rows)
+    observations = [observation for report in reports for observation in report.observations]
+    reported = {observation.check for observation in observations}
+    turns = sorted(planned, key=lambda entry: (entry.check in last, entry.scope is Scope.RANK))
+    waiting = [turn.check for turn in turns if turn.check not in reported]
+    doing = waiting[0] if observations and waiting else ""
+    done = sum(observation.outcome is not Outcome.ERRORED for observation in observations)
     ended = sum(report.node.complete for report in reports)
     by_node = tuple(_progress_of(report, turns, declared.ranks_per_node) for report in reports)
-    total = sum(per[row.scope] for row in planned)
-    return ReportCounts(made, total, len(reports), ended, doing, by_node)
+    total = sum(per[entry.scope] for entry in planned)
+    return ReportCounts(done, total, len(reports), ended, doing, by_node)
 
 
 def _progress_of(report: NodeReport, turns: Sequence[Planned], ranks: int) -> NodeProgress:
     """What a node has done of its own checks and those of its ranks, and the first of them that it has not reported."""
-    wanted = {
-        row.check: ranks if row.scope is Scope.RANK else 1 for row in turns if row.scope is not Scope.CLUSTER
-    }
-    rows = [row for row in report.observations if row.check in wanted]
-    text, failed = Counter(row.check for row in rows), sum(row.outcome is Outcome.ERRORED for row in rows)
+    turns = [turn for turn in turns if turn.scope is not Scope.CLUSTER]
+    wanted = {turn.check: ranks if turn.scope is Scope.RANK else 1 for turn in turns}
+    results = [result for result in report.observations if result.check in wanted]
+    text = Counter(result.check for result in results)
+    failed = sum(result.outcome is Outcome.ERRORED for result in results)
     doing = next((check for check, count in wanted.items() if text[check] < count), "")
     doing = "" if report.node.complete else doing
-    return NodeProgress(report.node.name, len(rows) - failed, sum(wanted.values()), doing, failed)
+    return NodeProgress(report.node.name, len(results) - failed, sum(wanted.values()), doing, failed)
 
 
 def waited_for(declared: Declared, counts: ReportCounts) -> str:
@@ -159,7 +159,7 @@ def waited_for(declared: Declared, counts: ReportCounts) -> str:
 
 def _some(names: Sequence[str], about: Mapping[str, str] = MappingProxyType({})) -> str:
     """The first in natural order, and how many more there are."""
-    first = [f"{one_line(name, 40)}{about.get(name, '')}" for name in sorted(names, key=natural)[:NAMED]]
+    first = [f"{one_line(name, 40)}{about.get(name, '')}" for name in sorted(names, key=natural)[:MOST_NAMES]]
     more = len(names) - len(first)
     return f"{', '.join(first)}{f' and {more} more nodes' if more else ''}"
 
@@ -208,25 +208,23 @@ def _load(data: bytes) -> NodeReport | DecodeError:
 
 
 def _without_secrets(report: NodeReport) -> NodeReport:
-    text, word = redactor(os.environ), redactor(os.environ, no_words=True)
+    text, label = redactor(os.environ), redactor(os.environ, no_words=True)
 
     def value(raw: Value) -> Value:
         if isinstance(raw, str):
-            return word(raw)
+            return label(raw)
         if isinstance(raw, tuple) and any(isinstance(item, str) for item in raw):
-            return tuple(word(str(item)) for item in raw)
+            return tuple(label(str(item)) for item in raw)
         return raw
 
-    def row(one: Observation) -> Observation:
-        metrics = {name: value(found) for name, found in one.metrics.items()}
-        return replace(one, metrics=metrics, reason=text(one.reason), evidence=text(one.evidence))
+    def cleaned(result: Observation) -> Observation:
+        metrics = {name: value(raw) for name, raw in result.metrics.items()}
+        return replace(result, metrics=metrics, reason=text(result.reason), evidence=text(result.evidence))
 
     # An id is compared with what the machine says of itself before the training, so that it stays whole.
-    identity = {
-        name: found if ID.fullmatch(found) else word(found) for name, found in report.node.identity.items()
-    }
+    identity = {name: id_ if ID.fullmatch(id_) else label(id_) for name, id_ in report.node.identity.items()}
     node = replace(report.node, identity=identity, open_findings=text(report.node.open_findings))
-    return replace(report, node=node, observations=tuple(map(row, report.observations)))
+    return replace(report, node=node, observations=tuple(map(cleaned, report.observations)))
 
 
 def _read(path: Path) -> bytes | None:

@@ -62,12 +62,12 @@ class JudgedFile:
     policy: str = ""
     context: VerdictContext = NO_CONTEXT
     rules: Policy | None = None
-    kept: KeptBeside | None = None
+    record: KeptBeside | None = None
 
     @property
     def is_kept(self) -> bool:
         """Whether the verdict is the gate's own, as it was kept."""
-        return self.kept is not None and self.kept.verdict is self.verdict
+        return self.record is not None and self.record.verdict is self.verdict
 
 
 # Adds to what is shown of a report beside which a gate kept its verdict how that gate ended.
@@ -99,25 +99,25 @@ def judge_data(
         report = load(data)
     except DecodeError as error:
         return _unreadable(file, path, data, policy, error)
-    kept = kept_beside(path, data)
+    record = kept_beside(path, data)
     own = policy is None and baseline is None
-    if own and as_kept is not None and kept is not None and kept.verdict is not None:
-        return as_kept(_with_doubts(_as_kept(file, path, report, kept, kept.verdict)))
-    rules, chosen = _rules_for(report, policy, kept)
+    if own and as_kept is not None and record is not None and record.verdict is not None:
+        return as_kept(_with_doubts(_as_kept(file, path, report, record, record.verdict)))
+    rules, chosen = _rules_for(report, policy, record)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
-    shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict), facts=facts)
-    shown = replace(shown, own_decision=own_decision(kept, verdict, chosen or rules.name))
-    name = (kept.name if kept is not None else "") or report.gate_id or path
-    made = _with_doubts(JudgedFile(file, name, report, verdict, chosen, shown, rules, kept))
-    return made if as_kept is None else as_kept(made)
+    context = verdict_context(report, rules, verdict, cost=cost_of(report, verdict), facts=facts)
+    context = replace(context, own_decision=own_decision(record, verdict, chosen or rules.name))
+    name = (record.name if record is not None else "") or report.gate_id or path
+    judged = _with_doubts(JudgedFile(file, name, report, verdict, chosen, context, rules, record))
+    return judged if as_kept is None else as_kept(judged)
 
 
 def _with_doubts(judged: JudgedFile) -> JudgedFile:
     """The returned file has what the preflight of its gate warned of, as the gate's own pages have it, unless the answer is a go."""
-    if judged.kept is None or judged.verdict.answer is Answer.GO:
+    if judged.record is None or judged.verdict.answer is Answer.GO:
         return judged
-    lines = (*judged.kept.doubts, *judged.context.said)
-    return replace(judged, context=replace(judged.context, doubts=judged.kept.doubts, said=lines))
+    lines = (*judged.record.doubts, *judged.context.notes)
+    return replace(judged, context=replace(judged.context, doubts=judged.record.doubts, notes=lines))
 
 
 def _as_kept(file: str, path: str, report: Report, record: KeptBeside, verdict: Verdict) -> JudgedFile:
@@ -145,10 +145,10 @@ def _rules_for(report: Report, policy: Policy | None, record: KeptBeside | None)
 def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error: DecodeError) -> JudgedFile:
     reason = not_a_report(data, error)
     if document_kind(data) == VERDICT:
-        beside = Path(path).with_name(REPORT_FILE)
+        sibling = Path(path).with_name(REPORT_FILE)
         other = (
-            f"Judge the report beside it: {beside}"
-            if beside.is_file()
+            f"Judge the report beside it: {sibling}"
+            if sibling.is_file()
             else "Name the report that it is about"
         )
         raise InputError(file, f"{reason}, and no report. {other}.")
@@ -157,9 +157,9 @@ def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error:
 
 def not_a_report(data: bytes, error: DecodeError) -> str:
     """Why the bytes are no report, in a line without a full stop: what they are instead, where that is known."""
-    found = document_kind(data)
-    if found and found != "a report":
-        return f"it is {found}"
+    document = document_kind(data)
+    if document and document != "a report":
+        return f"it is {document}"
     return one_line(str(error), 500).rstrip(".")
 
 
@@ -213,8 +213,8 @@ def read_input(file: str) -> tuple[str, bytes]:
     path = Path(file)
     if is_gate_id(file):
         here = gate_folder(DEFAULT, file)
-        place = here if Path(here).is_dir() else gate_folder("STORE", file)
-        raise InputError(file, f"it is the id of a gate. Name the folder of its report: {place}")
+        folder = here if Path(here).is_dir() else gate_folder("STORE", file)
+        raise InputError(file, f"it is the id of a gate. Name the folder of its report: {folder}")
     try:
         if path.is_dir():
             path = _only_report(path)
@@ -232,10 +232,10 @@ def read_input(file: str) -> tuple[str, bytes]:
 def _only_report(folder: Path) -> Path:
     if (folder / REPORT_FILE).exists():
         return folder / REPORT_FILE
-    found = sorted(folder.rglob(REPORT_FILE))
-    if len(found) == 1:
-        return found[0]
-    message = f"the folder holds {len(found)} files called {REPORT_FILE}. Name the file to judge."
+    reports = sorted(folder.rglob(REPORT_FILE))
+    if len(reports) == 1:
+        return reports[0]
+    message = f"the folder holds {len(reports)} files called {REPORT_FILE}. Name the file to judge."
     raise InputError(folder, message)
 
 

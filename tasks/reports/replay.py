@@ -55,13 +55,13 @@ def changes(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Change
     numbers. A threshold that moved, and a sentence that was reworded, is no change.
     """
     old, new = _by_key(before), _by_key(after)
-    found: list[Change] = []
+    results: list[Change] = []
     for key in old.keys() | new.keys():
         was, now = old.get(key), new.get(key)
-        one, then, here = now or was, was.level if was else None, now.level if now else None
-        if one is not None and then is not here:
-            found.append(_change(one, then, here))
-    return tuple(sorted(found, key=_sort_key))
+        finding, then, here = now or was, was.level if was else None, now.level if now else None
+        if finding is not None and then is not here:
+            results.append(_change(finding, then, here))
+    return tuple(sorted(results, key=_sort_key))
 
 
 def _change(finding: Finding, before: Level | None, after: Level | None) -> Change:
@@ -73,8 +73,8 @@ def _change(finding: Finding, before: Level | None, after: Level | None) -> Chan
 
 def _by_key(findings: Iterable[Finding]) -> dict[tuple[str, str, str, str], Finding]:
     """Each finding by what it is about; of several alike the worst."""
-    ordered = sorted(findings, key=lambda one: (one.level.rank, one.message))
-    return {(one.check, one.subject, one.cause.value, matter(one)): one for one in ordered}
+    ordered = sorted(findings, key=lambda finding: (finding.level.rank, finding.message))
+    return {(item.check, item.subject, item.cause.value, matter(item)): item for item in ordered}
 
 
 def _sort_key(change: Change) -> tuple[object, ...]:
@@ -168,36 +168,36 @@ def _replayed(
 ) -> ReplayedGate:
     record = files.record
     cluster, when = (record.cluster, record.judged_at) if record else ("", "")
-    made = ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when)
+    gate = ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when)
     if files.report is None:
-        return replace(made, why=one_line(files.error, 500) or "its report is missing")
+        return replace(gate, why=one_line(files.error, 500) or "its report is missing")
     try:
         verdict = None if files.verdict is None else records.load(files.verdict)
         report = load(files.report)
         rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
     except (DecodeError, InputError) as error:
-        return replace(made, why=one_line(str(error), 500))
-    made = made if record else replace(made, judged_at=one_line(report.measured_at, 40))
+        return replace(gate, why=one_line(str(error), 500))
+    gate = gate if record else replace(gate, judged_at=one_line(report.measured_at, 40))
     if not facts.are_for(rules.instance_types, report.declared):
         text = f"policy {rules.name} was not written for {report.declared.instance_type}"
-        return replace(made, fate=ReplayResult.OTHER_TYPE, why=text)
+        return replace(gate, fate=ReplayResult.OTHER_TYPE, why=text)
     after = decide(report, rules, facts, baseline, report_digest=digest(files.report))
-    made = replace(made, after=_summary(after))
+    gate = replace(gate, after=_summary(after))
     if verdict is None:
         text = "no verdict is stored: its gate was interrupted, or the file was removed"
-        return replace(made, fate=ReplayResult.NO_VERDICT, why=text)
+        return replace(gate, fate=ReplayResult.NO_VERDICT, why=text)
     if verdict.digests.report != after.digests.report:
-        return replace(made, why="its verdict was made from another report")
+        return replace(gate, why="its verdict was made from another report")
     if record is not None and (record.digests.report, record.answer) != (
         after.digests.report,
         verdict.answer,
     ):
-        return replace(made, why="its record and its stored verdict differ")
-    found, before = changes(verdict.findings, after.findings), _summary(verdict)
-    fate = ReplayResult.FINDINGS if found else ReplayResult.SAME
-    fate = fate if before == made.after else ReplayResult.CHANGED
+        return replace(gate, why="its record and its stored verdict differ")
+    changed, before = changes(verdict.findings, after.findings), _summary(verdict)
+    fate = ReplayResult.FINDINGS if changed else ReplayResult.SAME
+    fate = fate if before == gate.after else ReplayResult.CHANGED
     notes = tuple(other_inputs(verdict.digests, after.digests))
-    return replace(made, fate=fate, before=before, changes=found, notes=notes)
+    return replace(gate, fate=fate, before=before, changes=changed, notes=notes)
 
 
 def _summary(verdict: Verdict) -> VerdictSummary:
@@ -238,7 +238,7 @@ class ReplayTotals:
             (ReplayResult.NOT_COMPARED, "that cannot be compared"),
             (ReplayResult.OTHER_TYPE, "of types that the policy does not cover"),
         ]
-        more = [f"{self.fates[fate]} {words}" for fate, words in rest if self.fates[fate]]
+        more = [f"{self.fates[fate]} {label}" for fate, label in rest if self.fates[fate]]
         return "; ".join([": ".join(text), *more])
 
 

@@ -80,10 +80,10 @@ def _strict(table: dict[str, Json]) -> None:
         # Finite is what a double can hold; a longer number is refused by the reader too.
         table.setdefault("minimum", -sys.float_info.max)
         table.setdefault("maximum", sys.float_info.max)
-    for word in ("minimum", "maximum"):
-        bound = table.get(word)
+    for key in ("minimum", "maximum"):
+        bound = table.get(key)
         if isinstance(bound, float) and abs(bound) < EXACT and bound.is_integer():
-            table[word] = int(bound)
+            table[key] = int(bound)
 
 
 def _make_strict(value: Json) -> None:

@@ -61,7 +61,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     outputs = _Outputs()
     _walk(report, "", outputs)
     readings = [_reading(path, output, options, outputs) for path, output in outputs.outputs.items()]
-    parts = tuple(part for reading in readings for part in reading.parts)
+    checks = tuple(check for reading in readings for check in reading.checks)
     unread = [*_about_nodes(report, nodes, options, outputs), *outputs.unread]
     more = [f"{len(unread) - MOST_UNREAD} more are not shown"] if len(unread) > MOST_UNREAD else []
     left_out = [line for reading in readings for line in reading.left_out]
@@ -69,7 +69,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     return Reading(
         OutputKind.REPORT,
         title,
-        parts,
+        checks,
         (*unread[:MOST_UNREAD], *more),
         left_out=tuple(dict.fromkeys([*left_out, NUMBERS])),
         driver=next((reading.driver for reading in readings if reading.driver), ""),
@@ -81,8 +81,8 @@ def read(text: str, options: ReadOptions) -> Reading:
 def _walk(value: object, path: str, collected: _Outputs) -> None:
     """Collects the raw outputs below the path, what the tool itself calls failed, and tests without a raw output."""
     if isinstance(value, list):
-        for place, item in enumerate(value):
-            _walk(item, f"{path}[{place}]", collected)
+        for index, item in enumerate(value):
+            _walk(item, f"{path}[{index}]", collected)
     if not isinstance(value, Mapping):
         return
     collected.unread += [f"{path}: {reason}" for reason in _failures(value)]
@@ -100,9 +100,9 @@ def _failures(table: Mapping[str, object]) -> Iterator[str]:
         yield "the tool says that it failed"
     if table.get("skipped") is True:
         yield "it was skipped"
-    for key, word in table.items():
-        if key not in RAW and isinstance(word, str) and word.strip().upper().startswith(BAD):
-            yield f"the tool says {word.strip()[:40]} of {key[:40]}"
+    for key, value in table.items():
+        if key not in RAW and isinstance(value, str) and value.strip().upper().startswith(BAD):
+            yield f"the tool says {value.strip()[:40]} of {key[:40]}"
     if table.get("issues"):
         yield f"the tool lists issues: {str(table['issues'])[:300]}"
     if table.get("data_completeness", "complete") != "complete":
@@ -120,7 +120,7 @@ def _reading(path: str, output: str, options: ReadOptions, outputs: _Outputs) ->
         outputs.unread.append(f"{path}: {error}")
         return Reading(OutputKind.REPORT, path, ())
     outputs.unread += [f"{path}: {reason}" for reason in reading.unread]
-    return replace(reading, parts=tuple(_placed(part, path) for part in reading.parts))
+    return replace(reading, checks=tuple(_placed(check, path) for check in reading.checks))
 
 
 def _pingpong(output: str) -> Reading:
@@ -162,7 +162,7 @@ def _about_nodes(
         yield "two of its tables are of one machine, or do not say of which"
     kinds = dict.fromkeys(NODE.sub(r"\1*", path) for path in outputs.outputs)
     for name in nodes:
-        own = {kind.replace("nodes.node_*", f"nodes.{name}", 1) for kind in kinds}
+        own = {pattern.replace("nodes.node_*", f"nodes.{name}", 1) for pattern in kinds}
         for path in sorted(own - outputs.outputs.keys()):
             yield f"{path} is missing, which another node has"
     if not kinds:

@@ -101,19 +101,19 @@ def cluster_notes(arguments: Sequence[str], cluster: str | None) -> tuple[str, .
     """The notes say of each gate file among the arguments that it shows its cluster alone. There are none where a cluster was asked
     for. Raises InputError.
     """
-    stores = [open_named_store(one) for one in arguments if one.endswith(".toml") and not cluster]
+    stores = [open_named_store(file) for file in arguments if file.endswith(".toml") and not cluster]
     return tuple(
-        f"this shows cluster {one.cluster} only. For all clusters name the store: {one.address}"
-        for one in stores
+        f"this shows cluster {store.cluster} only. For all clusters name the store: {store.address}"
+        for store in stores
     )
 
 
 def policy_notes(arguments: Sequence[str]) -> tuple[str, ...]:
     """The name and the file of the policy of each gate file among the arguments. Raises InputError."""
-    files = [open_named_store(one).policy for one in arguments if one.endswith(".toml")]
+    files = [open_named_store(argument).policy for argument in arguments if argument.endswith(".toml")]
     # A gate file may name its policy by the folder beside its own ("../policies").
-    named = ((policy_of(file), os.path.normpath(file)) for file in files if file is not None)
-    return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
+    policies = ((policy_of(file), os.path.normpath(file)) for file in files if file is not None)
+    return tuple(f"policy: {policy.name} ({file})" for policy, file in policies if policy is not None)
 
 
 def report_named(text: str, store: str | None) -> str:
@@ -123,13 +123,13 @@ def report_named(text: str, store: str | None) -> str:
     is_id = ID_FORM.fullmatch(text) and not Path(text).exists()
     if not is_id or (store is None and not is_gate_id(text)):
         return text
-    named = open_named_store(DEFAULT if store is None else store)
-    place = named.store.location(_report_of(named, text))
-    if is_remote(named.address):
-        folder = place.rpartition("/")[0]
+    source = open_named_store(DEFAULT if store is None else store)
+    location = source.store.location(_report_of(source, text))
+    if is_remote(source.address):
+        folder = location.rpartition("/")[0]
         message = f"its report is in S3. Copy its folder, and name the copy: aws s3 cp --recursive {shlex.quote(folder)} {text}"
         raise InputError(text, message)
-    return place
+    return location
 
 
 def _report_of(source: NamedStore, gate_id: str) -> str:
@@ -159,7 +159,7 @@ def is_store(argument: str) -> bool:
     return any((Path(argument) / name).is_dir() for name in (RECORDS, GATES))
 
 
-def inputs_of(arguments: Sequence[str], asked: str | None = None) -> Iterator[ReportInput]:
+def inputs_of(arguments: Sequence[str], wanted: str | None = None) -> Iterator[ReportInput]:
     """Each report: one per file, and of a store every report that a verdict was made of, oldest first. `asked` is the cluster whose
     gates are read, as in `chosen_cluster`.
 
@@ -167,25 +167,25 @@ def inputs_of(arguments: Sequence[str], asked: str | None = None) -> Iterator[Re
     """
     for argument in arguments:
         if not is_store(argument):
-            if asked:
+            if wanted:
                 raise InputError(argument, "it is no store, and only a store has clusters.", "--cluster")
             yield ReportInput(*read_input(argument))
             continue
-        named = open_named_store(argument)
-        require_gates(named)
-        found = listed(named.store)
-        if found.problems:
-            raise InputError(named.address, f"it cannot be read completely: {found.problems[0]}")
-        cluster = chosen_cluster(named, asked)
-        mine = [record for record in found.records if cluster in (None, record.cluster)]
+        source = open_named_store(argument)
+        require_gates(source)
+        listing = listed(source.store)
+        if listing.problems:
+            raise InputError(source.address, f"it cannot be read completely: {listing.problems[0]}")
+        cluster = chosen_cluster(source, wanted)
+        mine = [record for record in listing.records if cluster in (None, record.cluster)]
         for key in dict.fromkeys(record.report for record in mine):
-            data = named.store.get(key)
+            data = source.store.get(key)
             if data is None:
                 raise InputError(
-                    named.store.location(key),
+                    source.store.location(key),
                     "the report is missing. Name the reports that are there one by one.",
                 )
-            yield ReportInput(named.store.location(key), data, named.policy)
+            yield ReportInput(source.store.location(key), data, source.policy)
 
 
 def require_reports(arguments: Sequence[str]) -> None:
@@ -193,9 +193,9 @@ def require_reports(arguments: Sequence[str]) -> None:
     for argument in arguments:
         address = argument
         if is_store(argument):
-            named = open_named_store(argument)
-            address, declared = named.address, argument.endswith(".toml") or Path(named.address).is_dir()
-            empty = declared and not named.store.list(RECORDS) and not named.store.list(GATES)
+            source = open_named_store(argument)
+            address, declared = source.address, argument.endswith(".toml") or Path(source.address).is_dir()
+            empty = declared and not source.store.list(RECORDS) and not source.store.list(GATES)
         else:
             empty = Path(argument).is_dir() and not any(Path(argument).rglob(REPORT_FILE))
         if empty:
@@ -215,12 +215,12 @@ def require_gates(name: NamedStore) -> None:
 
 def require_known_node(source: NamedStore, node: str, argument: str) -> None:
     """Raise InputError if no gate of the store, which was typed as `argument`, knows the node. Raises StoreError."""
-    known = known_nodes(source.store)
-    names = tuple(sorted({one.node for history in known.clusters for one in history.nodes}))
+    histories = known_nodes(source.store)
+    names = tuple(sorted({entry.node for history in histories.clusters for entry in history.nodes}))
     if node in names:
         return
     typed = "" if argument == DEFAULT else f" {shlex.quote(argument)}"
     message = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet list{typed}` lists them."
-    if known.problems:
-        message = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {known.problems[0]}"
+    if histories.problems:
+        message = f"no gate that could be read knows a node {node!r:.80}. Something could not be read: {histories.problems[0]}"
     raise InputError(source.address, message, "", nearest(node, names))

@@ -48,12 +48,12 @@ def past_of(
 def _past_of(
     store: Store, report: Report, digests: Digests, policy: Policy, cluster: str, ends: Ends
 ) -> GateHistory:
-    known, own_id = known_nodes(store, cluster, whole=False), report.gate_id
-    judged = {gate_id: at for history in known.clusters for gate_id, at in history.gates.items()}
+    histories, own_id = known_nodes(store, cluster, whole=False), report.gate_id
+    judged = {gate_id: at for history in histories.clusters for gate_id, at in history.gates.items()}
     # The page's gate is the last of those that were judged within one second, which its id does not say.
     mine = sorted(judged, key=lambda gate_id: (judged[gate_id], gate_id == own_id, gate_id))
     mine = mine[: mine.index(own_id) + 1] if own_id in judged else mine
-    problems = few(known.problems, 2)
+    problems = few(histories.problems, 2)
     newest = list(read_records(store, mine[-GATES:], problems))
     marks, page = ends(store, [record.gate_id for record in newest]), html_key(own_id)
     gates = tuple(
@@ -64,8 +64,8 @@ def _past_of(
         for r in newest
     )  # fmt: skip
     own = gate_numbers(report, digests.report, policy, cluster)
-    earlier = [gate.numbers for gate in known.gates if gate.gate_id in mine]
-    trend = follow([*(one for one in earlier if one.report != digests.report), own])
+    earlier = [gate.numbers for gate in histories.gates if gate.gate_id in mine]
+    trend = follow([*(numbers for numbers in earlier if numbers.report != digests.report), own])
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return GateHistory(
         gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines),
@@ -78,11 +78,10 @@ def _changed(mine: Sequence[Record], own_id: str, digests: Digests, trend: Trend
     goes = [at for at, r in enumerate(mine) if r.answer is Answer.GO and not r.reused and r.gate_id != own_id]
     if not goes:
         return ()
-    last, later = mine[goes[-1]].digests, {own_id, *(one.gate_id for one in mine[goes[-1] + 1 :])}
+    last, later = mine[goes[-1]].digests, {own_id, *(record.gate_id for record in mine[goes[-1] + 1 :])}
     pairs = [(name, getattr(last, name), getattr(digests, name)) for name in ("policy", "facts", "baseline")]
     lines = [f"{name} {was or 'none':.12} -> {now or 'none':.12}" for name, was, now in pairs if was != now]
-    changes = (
-        (machine.name, one) for machine in trend.machines for one in machine.changes if one.gate_id in later
-    )
-    lines += [f"{name}: {one.what} {one.before} -> {one.after}" for name, one in changes]
+    changes = ((machine.name, change) for machine in trend.machines for change in machine.changes)
+    changed = [(name, change) for name, change in changes if change.gate_id in later]
+    lines += [f"{name}: {change.what} {change.before} -> {change.after}" for name, change in changed]
     return tuple(one_line(line, 300) for line in few(lines))

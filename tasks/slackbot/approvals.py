@@ -30,13 +30,13 @@ from tasks.gate.question import (
 )
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
-from tasks.notifiers.base import AnswerLine, NotifierAccess, NotifyError
+from tasks.notifiers.base import NotifierAccess, NotifyError
 from tasks.notifiers.slack.blocks import escape, when
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
 from tasks.notifiers.slack.notifier import SlackNotifier
 from tasks.slackbot.config import ListedGate
-from tasks.slackbot.dialogs import answered, modal, reason_of, respond, user, without_markup
+from tasks.slackbot.dialogs import answer_text, modal, reason_of, respond, user
 from tasks.slackbot.handover import AnswerDelivery
 from tasks.slackbot.prefect_client import FLOW, REMEDY, PrefectRuns, PrefectUnreachable
 from tasks.store.base import Store, StoreError
@@ -86,7 +86,7 @@ class ApprovalHandler:
 
     def clicked(self, payload: Mapping[str, Any]) -> None:
         """Handle a button: refusing and checking again count at once, launching asks for a reason first."""
-        clicks = [one for one in payload.get("actions", []) if one.get("action_id") in BUTTONS]
+        clicks = [click for click in payload.get("actions", []) if click.get("action_id") in BUTTONS]
         if not clicks:
             return  # a link's button needs no answer
         person, action = str(payload["user"]["id"]), BUTTONS[clicks[0]["action_id"]]
@@ -95,7 +95,7 @@ class ApprovalHandler:
             if action is ApprovalAction.LAUNCH:
                 self._ask_why(value, person, str(payload.get("trigger_id", "")))
                 return
-            text = f"Recorded: {answered(self._give(value, person, action, ''))}."
+            text = f"Recorded: {answer_text(self._give(value, person, action, ''))}."
         except NotAnswerable as error:
             text = str(error)
         respond(str(payload.get("response_url") or ""), text)
@@ -158,7 +158,7 @@ class ApprovalHandler:
             return
         try:
             notifier = SlackNotifier(table, NotifierAccess(pending.store, lambda reference: self._token))
-            notifier.answered(answer.gate_id, AnswerLine(without_markup(answered(answer))))
+            notifier.show_answer(answer.gate_id, answer.summary)
         except (NotifyError, StoreError) as error:
             LOG.warning("gate %s: its message is not up to date: %s", answer.gate_id, error)
 
@@ -166,23 +166,23 @@ class ApprovalHandler:
 def find_question(gates: Sequence[ListedGate], value: str) -> OpenAnswer:
     """The question that a button's value, or a modal's metadata, names, from the store of an allowed gate. Raises NotAnswerable."""
     try:
-        named = decode(NamedQuestion, parse_json(value, VALUE_CHARACTERS))
+        wanted = decode(NamedQuestion, parse_json(value, VALUE_CHARACTERS))
     except DecodeError as error:
         raise NotAnswerable("This button does not belong to Prelaunch. Answer in Prefect.") from error
     failed = False
     for allowed in gates:
         try:
             gate, store = allowed.gate(), allowed.store()
-            question = read_question(store, named.gate_id, named.key)
+            question = read_question(store, wanted.gate_id, wanted.key)
         except (GateFileError, StoreError, DecodeError) as error:
             LOG.error("the store of gate %s cannot be asked: %s", allowed.name, error)
             failed = True
             continue
         if question is not None and question.gate == gate.name:
             if (question.gate_id, question.key, question.flow_run_id) != (
-                named.gate_id,
-                named.key,
-                named.flow_run_id,
+                wanted.gate_id,
+                wanted.key,
+                wanted.flow_run_id,
             ):
                 raise NotAnswerable("The store has a different question. Answer in Prefect.")
             return OpenAnswer(question, allowed, gate, store)
@@ -202,7 +202,7 @@ def _require_open(pending: OpenAnswer) -> None:
         LOG.error("the answer to %s cannot be read: %s", question.gate_id, error)
         raise NotAnswerable(UNREAD) from error
     if before is not None:
-        raise NotAnswerable(f"It is answered already: {answered(before)}. Nothing was changed.")
+        raise NotAnswerable(f"It is answered already: {answer_text(before)}. Nothing was changed.")
     if time.time() >= question.deadline:
         raise NotAnswerable(
             f"The time to answer was over {when(question.deadline)}: it is refused. Run the gate again."
@@ -213,8 +213,8 @@ def _require_allowed(pending: OpenAnswer, person: str, action: ApprovalAction) -
     """Require that the user may answer by the question as it was asked and by the gate file as it is now."""
     question, approval = pending.question, pending.gate.approval
     now = replace(question, approvers=approval.approvers, overriders=approval.overriders)
-    named = sorted({*question.approvers, *question.overriders})
-    may = [one for one in named if may_answer(question, one, action) and may_answer(now, one, action)]
+    names = sorted({*question.approvers, *question.overriders})
+    may = [name for name in names if may_answer(question, name, action) and may_answer(now, name, action)]
     if person in may:
         return
     LOG.warning("%s may not answer %s (%s)", person, action.value, question.gate_id)

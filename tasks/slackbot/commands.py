@@ -15,7 +15,7 @@ from tasks.slackbot.config import Config, ListedGate
 from tasks.slackbot.dialogs import inline, respond, user
 from tasks.slackbot.history import HistoryError, PastVerdict, fleet_of, last, last_refusal, of_id
 from tasks.slackbot.prefect_client import FLOW, PrefectError, PrefectRun, PrefectRuns
-from tasks.slackbot.replies import Reply, told
+from tasks.slackbot.replies import Reply, text_reply
 
 LOG = logging.getLogger("prelaunch.slack")
 REASON_CHARACTERS = 300
@@ -40,25 +40,25 @@ class Commands:
     def answer(self, text: str, person: str, order: str) -> Reply:
         """The answer to a command. `order` is the same for every delivery of one command."""
         verb, _, rest = " ".join(text.split()).partition(" ")
-        words: dict[str, Callable[[], Reply]] = {
-            "gate": lambda: told(self._start(rest, person, order)),
-            "remedy": lambda: told(self._start(rest, person, order, remedy=True)),
+        verbs: dict[str, Callable[[], Reply]] = {
+            "gate": lambda: text_reply(self._start(rest, person, order)),
+            "remedy": lambda: text_reply(self._start(rest, person, order, remedy=True)),
             "status": lambda: self._status(rest),
             "fleet": lambda: self._fleet(rest),
             "why": lambda: self._refusal(rest),
-            "help": lambda: told(replies.HELP),
+            "help": lambda: text_reply(replies.HELP),
         }
-        if verb.lower() in words:
-            return words[verb.lower()]()
+        if verb.lower() in verbs:
+            return verbs[verb.lower()]()
         if not verb:
-            return told(replies.HELP)
-        near = nearest(verb.lower(), tuple(words))
+            return text_reply(replies.HELP)
+        near = nearest(verb.lower(), tuple(verbs))
         hint = f" Did you mean {inline(near)}?" if near else ""
-        return told(f"{inline(verb, 60)} is not a command.{hint}\n{replies.HELP}")
+        return text_reply(f"{inline(verb, 60)} is not a command.{hint}\n{replies.HELP}")
 
     def _start(self, rest: str, person: str, order: str, remedy: bool = False) -> str:
         name, _, reason = rest.partition(" ")
-        allowed = self._config.named(name)
+        allowed = self._config.find_gate(name)
         if allowed is None:
             return self._unknown(name)
         table = allowed.table
@@ -69,22 +69,22 @@ class Commands:
         deployment = table.remedy if remedy else table.deployment
         if not deployment:
             return f"{inline(name)} has no deployment for repairs (remedy in deployments/slack.toml). Nothing was started."
-        why = escape(reason, REASON_CHARACTERS)
+        note = escape(reason, REASON_CHARACTERS)
         tags = ["prelaunch", "by slack", f"by {person}"]
         try:
             run = self._runs.start(deployment, allowed.file, f"slack-{order}", tags)
         except PrefectError as error:
             LOG.error("gate %s was not started for %s: %s", name, person, error)
             return f"{inline(name)} was not started: {escape(str(error), 500)}"
-        LOG.info("gate %s was started for %s: run %s%s", name, person, run.id, f" ({why})" if why else "")
+        LOG.info("gate %s was started for %s: run %s%s", name, person, run.id, f" ({note})" if note else "")
         where = link(run.name, run.url) if run.url else f"run {inline(run.id)}"
-        what = f"the repairs of {inline(name)}" if remedy else inline(name)
-        return f"Started {what}: {where}.{f' Why: {why}' if why else ''}"
+        subject = f"the repairs of {inline(name)}" if remedy else inline(name)
+        return f"Started {subject}: {where}.{f' Why: {note}' if note else ''}"
 
     def _status(self, name: str) -> Reply:
         chosen = self._chosen(name)
         if isinstance(chosen, str):
-            return told(chosen)
+            return text_reply(chosen)
         try:
             going, problem = self._runs.going(), ""
         except PrefectError as error:
@@ -94,46 +94,46 @@ class Commands:
     def _fleet(self, name: str) -> Reply:
         chosen = self._chosen(name)
         if isinstance(chosen, str):
-            return told(chosen)
-        found: dict[str, Fleet | str] = {}
+            return text_reply(chosen)
+        fleets: dict[str, Fleet | str] = {}
         for allowed in chosen:
             cluster, fleet = fleet_of(allowed)
-            found.setdefault(cluster, fleet)
-        return replies.fleet(list(found.items()))
+            fleets.setdefault(cluster, fleet)
+        return replies.fleet(list(fleets.items()))
 
     def _refusal(self, name: str) -> Reply:
         try:
-            if name and self._config.named(name) is None:
-                return replies.why(of_id(self._config.gates, name))
-            return replies.why(self._newest_refusal(name))
+            if name and self._config.find_gate(name) is None:
+                return replies.refusal(of_id(self._config.gates, name))
+            return replies.refusal(self._newest_refusal(name))
         except HistoryError as error:
-            return told(escape(str(error), 600))
+            return text_reply(escape(str(error), 600))
 
     def _newest_refusal(self, name: str) -> PastVerdict:
-        found: list[PastVerdict] = []
+        refusals: list[PastVerdict] = []
         failed: list[HistoryError] = []
         for allowed in self._config.gates:
             if name in ("", allowed.name):
                 try:
-                    found.append(last_refusal(allowed))
+                    refusals.append(last_refusal(allowed))
                 except HistoryError as error:
                     failed.append(error)
-        if not found:
+        if not refusals:
             raise failed[0]
-        return max(found, key=lambda past: past.record.judged_at)
+        return max(refusals, key=lambda past: past.record.judged_at)
 
     def _chosen(self, name: str) -> tuple[ListedGate, ...] | str:
         if not name:
             return self._config.gates
-        allowed = self._config.named(name)
+        allowed = self._config.find_gate(name)
         return (allowed,) if allowed else self._unknown(name)
 
     def _unknown(self, name: str) -> str:
         names = [allowed.name for allowed in self._config.gates]
         near = nearest(name, names) if name else None
         hint = f" Did you mean {inline(near)}?" if near else ""
-        what = f"{inline(name, 60)} is not in the list of gates." if name else "Which gate?"
-        return f"{what}{hint} There {'is' if len(names) == 1 else 'are'} {', '.join(map(inline, names))}."
+        text = f"{inline(name, 60)} is not in the list of gates." if name else "Which gate?"
+        return f"{text}{hint} There {'is' if len(names) == 1 else 'are'} {', '.join(map(inline, names))}."
 
 
 def _state(allowed: ListedGate, going: tuple[PrefectRun, ...]) -> replies.GateStatus:

@@ -68,7 +68,7 @@ class Config:
     app: SlackApp
     gates: tuple[ListedGate, ...]
 
-    def named(self, name: str) -> ListedGate | None:
+    def find_gate(self, name: str) -> ListedGate | None:
         """The gate of that name."""
         return next((gate for gate in self.gates if gate.name == name), None)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.gate.question import LEAST_REASON, REASON_CHARACTERS, ApprovalAction, ApprovalAnswer, Question
+from tasks.gate.question import ACTION_TEXTS, LEAST_REASON, REASON_CHARACTERS, ApprovalAnswer, Question
 from tasks.notifiers.slack.blocks import Block, entities, escape, marked, when
 from tasks.text.inert import one_line
 
@@ -16,11 +16,6 @@ LOG = logging.getLogger("prelaunch.slack")
 TIMEOUT_S = 5
 CALLBACK = "prelaunch_answer"
 REASON = "reason"
-DONE = {
-    ApprovalAction.BLOCK: "refused the launch",
-    ApprovalAction.LAUNCH: "approved the launch",
-    ApprovalAction.RECHECK: "asked to check again",
-}
 _DATE = re.compile(r"<!date\^[^|>]*\|([^>]*)>")
 _MENTION = re.compile(r"<[@#]([A-Z0-9]+)>")
 
@@ -35,11 +30,11 @@ def user(user_id: str) -> str:
     return f"<@{entities(user_id[:40])}>"
 
 
-def answered(answer: ApprovalAnswer) -> str:
+def answer_text(answer: ApprovalAnswer) -> str:
     """Who answered what, when and why."""
-    who = user(answer.who) if answer.verified else escape(answer.who, 100)
+    person = user(answer.who) if answer.verified else escape(answer.who, 100)
     reason = f": {escape(answer.reason, 1000)}" if answer.reason else ""
-    return f"{who} {DONE[answer.action]}, {when(answer.at)}{reason}"
+    return f"{person} {ACTION_TEXTS[answer.action]}, {when(answer.at)}{reason}"
 
 
 def without_markup(text: str) -> str:

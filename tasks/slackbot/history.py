@@ -74,8 +74,8 @@ def fleet_of(allowed: ListedGate) -> tuple[str, Fleet | str]:
     """The cluster of a gate, and its fleet as its store has it, or why there is none. The scheduler is not asked."""
     try:
         cluster = allowed.gate().cluster.name
-        named = open_named_store(str(allowed.file))
-        return cluster, read_fleet(named.store, time.time(), cluster=cluster)
+        source = open_named_store(str(allowed.file))
+        return cluster, read_fleet(source.store, time.time(), cluster=cluster)
     except (InputError, StoreError) as error:
         return allowed.name, f"The nodes cannot be read: {error}"
 
@@ -103,8 +103,8 @@ def _records(gate: Gate, store: Store) -> Iterator[Record]:
     A re-test of a node bears the gate's name too, on a cluster of its own.
     """
     try:
-        ids = [one for one in records.recorded(store) if one.startswith(f"{gate.name}-")]
-        ids.sort(key=lambda one: (stamped_at(one) or 0.0, one), reverse=True)
+        ids = [own_id for own_id in records.recorded(store) if own_id.startswith(f"{gate.name}-")]
+        ids.sort(key=lambda own_id: (stamped_at(own_id) or 0.0, own_id), reverse=True)
         for gate_id in ids[:LOOKED_AT]:
             record = records.read(store, gate_id)
             if record is not None and (record.gate, record.cluster) == (gate.name, gate.cluster.name):

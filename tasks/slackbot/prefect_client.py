@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FLOW, REMEDY = "gate", "remedy"
 GOING = ("RUNNING", "PAUSED", "PENDING", "SCHEDULED", "CANCELLING")
-SHOWN = 100
+MOST_RUNS = 100
 
 
 class PrefectError(Exception):
@@ -90,7 +90,7 @@ class PrefectRuns:
             return None
         with _asking():
             try:
-                return self._seen(self._client.read_flow_run(wanted))
+                return self._to_run(self._client.read_flow_run(wanted))
             except ObjectNotFound:
                 return None
 
@@ -108,17 +108,17 @@ class PrefectRuns:
 
         with _asking():
             try:
-                found = self._client.read_deployment_by_name(deployment)
+                target = self._client.read_deployment_by_name(deployment)
             except ObjectNotFound as error:
                 message = f"Prefect's server has no deployment {deployment!r}. Run `prefect deploy` for it."
                 raise NotStarted(message) from error
-            made = self._client.create_flow_run_from_deployment(
-                found.id,
-                parameters=_parameters(deployment, found.parameters, gate_file),
+            flow_run = self._client.create_flow_run_from_deployment(
+                target.id,
+                parameters=_parameters(deployment, target.parameters, gate_file),
                 tags=list(tags),
                 idempotency_key=key,
             )
-            return self._seen(made)
+            return self._to_run(flow_run)
 
     def going(self, states: Sequence[str] = GOING) -> tuple[PrefectRun, ...]:
         """The gates' runs in these states, which by default run, wait or are due now, newest first."""
@@ -131,15 +131,15 @@ class PrefectRuns:
         )
         flow = FlowFilter.model_validate({"name": {"any_": [FLOW]}})
         with _asking():
-            found = self._client.read_flow_runs(
+            flow_runs = self._client.read_flow_runs(
                 flow_filter=flow,
                 flow_run_filter=chosen,
-                limit=SHOWN,
+                limit=MOST_RUNS,
                 sort=FlowRunSort.EXPECTED_START_TIME_DESC,
             )
-            return tuple(self._seen(run) for run in found)
+            return tuple(self._to_run(run) for run in flow_runs)
 
-    def _seen(self, run: FlowRun) -> PrefectRun:
+    def _to_run(self, run: FlowRun) -> PrefectRun:
         if run.flow_id not in self._flows:
             self._flows[run.flow_id] = self._client.read_flow(run.flow_id).name
         from tasks.gate.approval.answers import paused_for
@@ -160,19 +160,22 @@ class PrefectRuns:
 def gate_file_of(parameters: Mapping[str, Any]) -> Path | None:
     """The gate file that a run's parameters name, as a worker in this folder would find it; None if they name none."""
     request = parameters.get("request")
-    named = request.get("gate_file") if isinstance(request, Mapping) else getattr(request, "gate_file", None)
-    return path_of(named).resolve() if isinstance(named, str) and named else None
+    file = request.get("gate_file") if isinstance(request, Mapping) else getattr(request, "gate_file", None)
+    return path_of(file).resolve() if isinstance(file, str) and file else None
 
 
 def _parameters(deployment: str, parameters: Mapping[str, Any] | None, gate_file: Path) -> dict[str, Any]:
-    """Nothing where the deployment names the gate file itself; else the file. Raises NotStarted for another file."""
-    named = gate_file_of(parameters or {})
-    if named is None:
-        request = (parameters or {}).get("request")
-        return {"request": {**(request if isinstance(request, Mapping) else {}), "gate_file": str(gate_file)}}
-    if named != gate_file:
+    """Nothing where the deployment names the gate file itself; else the name of the file, or its path if it is not in the folder of
+    gate files. Raises NotStarted for another file.
+    """
+    own_file = gate_file_of(parameters or {})
+    if own_file is None:
+        request, name = (parameters or {}).get("request"), gate_file.stem
+        name = name if path_of(name).resolve() == gate_file else str(gate_file)
+        return {"request": {**(request if isinstance(request, Mapping) else {}), "gate_file": name}}
+    if own_file != gate_file:
         raise NotStarted(
-            f"deployment {deployment!r} is for {named}, the list of prelaunch serve slack says {gate_file}. "
+            f"deployment {deployment!r} is for {own_file}, the list of prelaunch serve slack says {gate_file}. "
             "Let both name one gate file, and start prelaunch serve slack in the folder of the workers."
         )
     return {}

@@ -72,15 +72,15 @@ class Envelopes:
     def _handle(self, client: BaseSocketModeClient, request: SocketModeRequest) -> None:
         """Acknowledge at once, but a reason that was typed with what is wrong with it, which Slack shows beside the field."""
         payload = request.payload
-        kind = payload.get("type") if request.type == "interactive" else request.type
-        if kind == "view_submission" and payload.get("view", {}).get("callback_id") == CALLBACK:
+        event = payload.get("type") if request.type == "interactive" else request.type
+        if event == "view_submission" and payload.get("view", {}).get("callback_id") == CALLBACK:
             against = self._answering.submitted(payload)
             _acknowledge(client, request, beside_field(against) if against else None)
             return
         _acknowledge(client, request)
-        if kind == "block_actions":
+        if event == "block_actions":
             self._answering.clicked(payload)
-        elif kind == "slash_commands":
+        elif event == "slash_commands":
             self._commands.typed(payload, request.envelope_id)
 
     def _again(self, envelope: str) -> bool:

@@ -57,7 +57,7 @@ class GateStatus:
     problem: str
 
 
-def told(text: str) -> Reply:
+def text_reply(text: str) -> Reply:
     """Lines of markup of our own."""
     return Reply(text, (marked(text),))
 
@@ -74,47 +74,47 @@ def status(states: Sequence[GateStatus], prefect: str) -> Reply:
 def fleet(clusters: Sequence[tuple[str, Fleet | str]]) -> Reply:
     """A block per cluster: the answer and its worst nodes, or why there is none."""
     blocks: list[Block] = []
-    for cluster, one in clusters:
-        if isinstance(one, str):
-            blocks.append(marked(f"*{escape(cluster, 80)}*: {escape(one, 600)}"))
+    for cluster, result in clusters:
+        if isinstance(result, str):
+            blocks.append(marked(f"*{escape(cluster, 80)}*: {escape(result, 600)}"))
             continue
-        lines = [f"*{escape(cluster, 80)}*: {escape(answer_line(one), 1000)}"]
-        lines += [escape(moved, 600)] if (moved := moved_line(one)) else []
-        bad = [node for node in one.nodes if node.state is not NodeState.PROVEN or node.trend.worse]
+        lines = [f"*{escape(cluster, 80)}*: {escape(answer_line(result), 1000)}"]
+        lines += [escape(moved, 600)] if (moved := moved_line(result)) else []
+        bad = [node for node in result.nodes if node.state is not NodeState.PROVEN or node.trend.worse]
         lines += [f"{inline(node.name, 80)} {escape(state_line(node), 400)}" for node in bad[:NODES]]
         lines += [f"and {len(bad) - NODES} more"] if len(bad) > NODES else []
-        lines += [escape(line, 1000) for line in advice_lines(one.nodes)]
+        lines += [escape(line, 1000) for line in advice_lines(result.nodes)]
         blocks.append(marked("\n".join(lines)))
-    text = "; ".join(one if isinstance(one, str) else answer_line(one) for _, one in clusters)
+    text = "; ".join(result if isinstance(result, str) else answer_line(result) for _, result in clusters)
     return Reply(
         text[:300],
         tuple(fit(blocks, "More clusters than one message holds: /prelaunch fleet NAME shows one.")),
     )
 
 
-def why(past: PastVerdict) -> Reply:
+def refusal(past: PastVerdict) -> Reply:
     """The headline, what it means, findings with remedy and commands, and where the report is."""
     record, verdict, store = past.record, past.verdict, past.store
     report = browsable(store.location(html_key(record.gate_id)))
-    seen = [
+    notes = [
         f"Gate {inline(record.gate_id)}, judged {escape(record.judged_at)}",
         link("the whole report", report),
     ]
     age = measured_before(seconds_of(record.judged_at), seconds_of(record.measured_at))
     line = headline(verdict, past.gate.name)
-    seen.insert(0, f"Observed {escape(coverage_text(verdict.coverage))}")
+    notes.insert(0, f"Observed {escape(coverage_text(verdict.coverage))}")
     cluster = past.gate.cluster
     # The names that Kubernetes has for the machines are in the report alone.
     engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
-    place = RemedyContext(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
-    items = items_of(verdict, VerdictContext(place=place))
+    setup = RemedyContext(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
+    items = items_of(verdict, VerdictContext(site=setup))
     means = plain(" ".join(filter(None, (explanation(verdict), age))))
     blocks = [marked(f"*{escape(line, 600)}*"), means]
     for number, item in enumerate(items[:FINDINGS]):
         blocks += finding_blocks(item, "" if number else line)
     more = len(items) - FINDINGS
     blocks += [plain(f"and {more} more findings in the report")] if more > 0 else []
-    blocks.append(small_marked(" | ".join(seen)))
+    blocks.append(small_marked(" | ".join(notes)))
     return Reply(line, tuple(fit(blocks, "More is in the report.", keep=1)))
 
 

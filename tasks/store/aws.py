@@ -91,7 +91,7 @@ class AwsRefused(Exception):
 class Passing:
     """A fault that may pass. `lost` says that the call may have taken effect: AWS did not say that it refused it."""
 
-    why: str
+    reason: str
     lost: bool
 
 
@@ -222,13 +222,13 @@ class AwsCalls(ABC):
             tried_s = time.monotonic() - begun
             if tried_s + wait_s > within_s:
                 raise self.unavailable(
-                    f"{action} {self.where}: no answer in {within_s:g} s and {attempts} attempts, last: {passing.why}. "
+                    f"{action} {self.where}: no answer in {within_s:g} s and {attempts} attempts, last: {passing.reason}. "
                     "Check that AWS can be reached from here (AWS_ENDPOINT_URL, proxy, VPC endpoint), then try again."
                 )
-            problem = f"{action} {self.where} gives no usable answer ({passing.why})"
+            problem = f"{action} {self.where} gives no usable answer ({passing.reason})"
             if not self.wait(wait_s, problem, tried_s, within_s):
                 raise self.unavailable(
-                    f"{action} {self.where}: no answer in {attempts} attempts, and the gate is to end; last: {passing.why}"
+                    f"{action} {self.where}: no answer in {attempts} attempts, and the gate is to end; last: {passing.reason}"
                 )
 
     def fault(self, action: str, error: Exception, attempts: int = 1) -> Passing:

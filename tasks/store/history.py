@@ -19,6 +19,7 @@ from tasks.store.base import Store, StoreError
 from tasks.store.layout import (
     GATES,
     HISTORY,
+    NODES,
     RECORDS,
     gate_of,
     history_key,
@@ -138,7 +139,9 @@ def known_nodes(store: Store, cluster: str | None = None, node: str = "", whole:
 
 
 def rebuild(store: Store) -> Rebuilt:
-    """Make the histories again from the rows of nodes that the store keeps. Raises StoreError."""
+    """Make the histories again from the rows of nodes that the store keeps. Rows that a gate could not keep are made of its report.
+    Raises StoreError.
+    """
     gates, ids = kept_gates(store), records.recorded(store)
     problems: list[str] = []
     settled, newest = _parted(read_records(store, ids, problems))
@@ -149,6 +152,11 @@ def rebuild(store: Store) -> Rebuilt:
         if record.report not in gates.get(record.gate_id, ())
     ]
     problems += _without_record(gates, ids)
+    keys = {*store.list(NODES)}
+    for record in (entry for entry in records_found if not entry.reused):
+        if nodes_key(record.gate_id) not in keys:
+            with suppress(Exception):  # whatever its report does to it: the merge names what is missing
+                node_rows.make_again(store, record)
     histories: dict[str, ClusterHistory] = {}
     for begin in range(0, len(settled), BATCH):
         _merge(store, histories, settled[begin : begin + BATCH], problems)

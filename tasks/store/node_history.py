@@ -137,5 +137,5 @@ def _joined(first: NodeHistory, other: NodeHistory, times: Mapping[str, str]) ->
         },
         findings=tuple(each for some in findings.values() for each in some),
         gates=tuple(gate_id for gate_id in ordered if gate_id in gates_kept),
-        engine_node=max(first, other, key=lambda one: one.last).engine_node,
+        engine_node=max(first, other, key=lambda node: node.last).engine_node,
     )

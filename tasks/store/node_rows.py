@@ -13,7 +13,9 @@ from enum import StrEnum
 from typing import Annotated
 
 from checks.documents.columns import CheckTable, by_check
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
+from checks.judge.not_measured import is_accepted_gap
 from checks.judge.rules.relative import comparisons
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, gate_numbers, seconds
 from checks.model import (
@@ -33,8 +35,8 @@ from checks.model import (
 from checks.policy import CheckPolicy, Policy
 from checks.value_types import SPARSE, DecodeError, Range
 from tasks.store.base import Store, document_at
-from tasks.store.layout import nodes_key
-from tasks.store.records import GateId
+from tasks.store.layout import nodes_key, policy_key, verdict_key
+from tasks.store.records import RETEST_CLUSTER, GateId, Record, judged_report, load
 from tasks.text.inert import one_line
 
 FILE_BYTES = 256 * 1024 * 1024
@@ -166,6 +168,15 @@ def keep(store: Store, gate: GateNodes) -> None:
     store.put(nodes_key(gate.gate_id), dump_plain(gate))
 
 
+def make_again(store: Store, record: Record) -> None:
+    """Keep the rows of a gate again, of its report, verdict and policy. Raises DecodeError, StoreError."""
+    gate_id, cluster = record.gate_id, RETEST_CLUSTER.sub("", record.cluster)
+    report = judged_report(store, record.report, record.digests.report)
+    verdict = load(store.get(verdict_key(gate_id)) or b"")
+    policy = decode(Policy, parse_json(store.get(policy_key(gate_id)) or b"", FILE_BYTES))
+    keep(store, rows_of(report, verdict, policy, gate_id, record.judged_at, cluster))
+
+
 def read(store: Store, gate_id: str) -> GateNodes | None:
     """The rows of a gate; None if there are none. Raises DecodeError, StoreError."""
     gate = document_at(store, nodes_key(gate_id), GateNodes, FILE_BYTES)
@@ -198,23 +209,13 @@ def _standing(
 ) -> Standing:
     if name in condemned:
         return Standing.CONDEMNED
-    failed = [
-        finding for finding in own if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE
-    ]
+    failed = [f for f in own if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE]
     lacking = [f for f in (*own, *whole) if f.level is Level.FAIL and f.cause is Cause.EVIDENCE]
     if not complete or (lacking and not failed):
         return Standing.CANNOT_TELL
     if not all(map(is_accepted_gap, own)) or any(finding.level is Level.FAIL for finding in whole):
         return Standing.DOUBTFUL
     return Standing.CERTIFIED if certified else Standing.PROVEN
-
-
-def is_accepted_gap(finding: Finding) -> bool:
-    """Whether it says that evidence is missing which the policy does not require: a warning then, and no doubt about the node.
-
-    Where a threshold was crossed (`metric`) it is a doubt: a value that was slow on a busy node, for example.
-    """
-    return finding.level is Level.WARN and finding.cause is Cause.EVIDENCE and not finding.metric
 
 
 def _measured(by_name: Mapping[str, CheckTable]) -> dict[str, list[str]]:

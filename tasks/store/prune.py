@@ -73,9 +73,7 @@ def planned(
         since = _newest(gate_id, record)
         if since is not None and now - since < older_than_days * DAY_S:
             continue
-        hold = (
-            problem or used.get(gate_id) or ("" if since is not None else "when it was judged is not known")
-        )
+        hold = problem or used.get(gate_id) or ("when it was judged is not known" if since is None else "")
         if not hold and keep_refused and (record is None or record.answer is not Answer.GO):
             hold = "it refused" if record is not None else "what it answered is not known"
         if hold or since is None:
@@ -101,10 +99,7 @@ def _in_use(store: Store) -> dict[str, str]:
     used: dict[str, str] = {}
     for folder, reason in ((PASSES, "it is the PASS in use of {}"), (LEASES, "it holds the lock of {}")):
         for key in store.list(folder):
-            if key.startswith(f"{LEASES_BY_RUN}/"):
-                continue
-            data = store.get(key)
-            if data is not None:
+            if not key.startswith(f"{LEASES_BY_RUN}/") and (data := store.get(key)) is not None:
                 used[_gate_of(store, key, data)] = reason.format(name_of(key))
     return used
 
@@ -131,9 +126,7 @@ def _record(store: Store, gate_id: str) -> tuple[Record | None, str]:
 
 def _newest(gate_id: str, record: Record | None) -> float | None:
     """When the gate was judged, in Unix seconds; the later of two times that differ."""
-    stamps = [stamped_at(gate_id)]
-    if record is not None:
-        stamps.append(seconds_of(record.judged_at))
+    stamps = stamped_at(gate_id), None if record is None else seconds_of(record.judged_at)
     return max((when for when in stamps if when is not None), default=None)
 
 

@@ -19,7 +19,7 @@ REMOVED = "[removed]"
 LEAST_CHARACTERS = 6
 UNPACKED_BYTES = 1 << 26  # more than any tool prints, and no more than this process can hold
 
-_KNOWN: set[str] = set()
+_SECRETS: set[str] = set()
 _LOCK = threading.Lock()
 
 
@@ -52,15 +52,15 @@ def redacted_gzip(data: bytes) -> bytes:
     """`redacted`, of a text that is packed; what is no gzip file is taken for a text."""
     try:
         with gzip.open(io.BytesIO(data)) as file:
-            packed, found = True, file.read(UNPACKED_BYTES)
+            packed, content = True, file.read(UNPACKED_BYTES)
     except (OSError, EOFError, zlib.error):
-        packed, found = False, data
-    text = found.decode("utf-8", "surrogateescape")
+        packed, content = False, data
+    text = content.decode("utf-8", "surrogateescape")
     clean = redacted(text)
-    if clean == text and len(found) < UNPACKED_BYTES:
+    if clean == text and len(content) < UNPACKED_BYTES:
         return data
-    made = clean.encode("utf-8", "surrogateescape")
-    return gzip.compress(made, mtime=0) if packed else made
+    encoded = clean.encode("utf-8", "surrogateescape")
+    return gzip.compress(encoded, mtime=0) if packed else encoded
 
 
 def redactor(environment: Mapping[str, str], no_words: bool = False) -> Callable[[str], str]:
@@ -85,17 +85,17 @@ def _values(environment: Mapping[str, str]) -> list[str]:
     """The secrets, the longest first: one may be a part of another."""
     secret = (v for k, v in environment.items() if SECRET_NAME.search(k))
     with _LOCK:
-        return sorted(_KNOWN.union(*map(_lines, secret)), key=len, reverse=True)
+        return sorted(_SECRETS.union(*map(_lines, secret)), key=len, reverse=True)
 
 
 def remember_secret(value: str) -> None:
     """Remove this value from every text from now on. A value too short to be distinguished from a word is not removed."""
     with _LOCK:
-        _KNOWN.update(_lines(value))
+        _SECRETS.update(_lines(value))
 
 
 def _lines(value: str) -> set[str]:
     """A secret and each of its lines: a log has something before each of them."""
     return {
-        part for part in (value.strip(), *map(str.strip, value.splitlines())) if len(part) >= LEAST_CHARACTERS
+        line for line in (value.strip(), *map(str.strip, value.splitlines())) if len(line) >= LEAST_CHARACTERS
     }

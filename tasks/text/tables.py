@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-NAMED = 20
+FEW = 20
 
 
 def counted(count: int, noun: str) -> str:
@@ -13,7 +13,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def few(texts: Sequence[str], most: int = NAMED, where: str = "") -> list[str]:
+def few(texts: Sequence[str], most: int = FEW, where: str = "") -> list[str]:
     """The first of them, with a last text that says how many there are more."""
     more = [f"and {len(texts) - most} more{where}"] if len(texts) > most else []
     return [*texts[:most], *more]
@@ -22,9 +22,8 @@ def few(texts: Sequence[str], most: int = NAMED, where: str = "") -> list[str]:
 def aligned(body: Sequence[Sequence[str]]) -> list[str]:
     """One line per row, its cells below each other."""
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in body
-    ]
+    padded = ([cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in body)
+    return ["  ".join(cells).rstrip() for cells in padded]
 
 
 def excerpt(text: str, most: int, more: str = "the rest is in the report") -> str:
@@ -34,9 +33,9 @@ def excerpt(text: str, most: int, more: str = "the rest is in the report") -> st
     mark = f" [cut: {more}]"
     if most <= len(mark):
         return text[:most]
-    kept = text[: most - len(mark)].rstrip()
-    whole = kept.rpartition("\n")[0]
-    return (whole if len(whole) > most // 2 else kept) + mark
+    head = text[: most - len(mark)].rstrip()
+    whole = head.rpartition("\n")[0]
+    return (whole if len(whole) > most // 2 else head) + mark
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Table:
     """Rows below their head, the most important first; `hidden` more have no room. The first cell of a row is what it is about."""
 
     head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    body: tuple[tuple[str, ...], ...]
     hidden: int = 0
 
 

@@ -116,10 +116,9 @@ def _tests(leg: Leg, place: Place, world: World, log: Path) -> tuple[str, str]:
     if leg.whole:
         code = _run(world, (".ci/tests", python, "-m", MARKS, "-n", "4"), place.checkout, log)
     else:
-        pure = subprocess.run(
-            ("make", "--silent", "pure"), cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        options = ("-m", "pytest", "-q", "-n", "2", "-m", MARKS, *pure.stdout.split())
+        command = ("make", "--silent", "--no-print-directory", "pure")
+        folders = subprocess.check_output(command, cwd=ROOT, text=True).split()
+        options = ("-m", "pytest", "-q", "-n", "2", "-m", MARKS, *folders)
         code = _run(world, (python, *options), place.checkout, log)
     counts = re.findall(r"(?m)^=*\s*(.*\d+ passed.*?) in [0-9.]+s.*$", log.read_text(errors="replace"))
     return f"the tests ended with {code}" if code else "", counts[-1] if counts else "no tests ran"

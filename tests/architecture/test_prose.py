@@ -59,7 +59,6 @@ KNOWN = {
     "checks/judge/culprits/from_report.py": 1,  # "ok" is no sentence: it must fit the result
     "checks/judge/culprits/silent_ranks.py": 1,  # what torch, gloo and NCCL say in a rank that waits
     "checks/probes/dcgm/diag_json.py": 1,
-    "checks/probes/dcgm/diag_text.py": 1,
     "checks/probes/dcgm/diagnosis.py": 1,
     "checks/probes/kernel/kernel_log_reading.py": 4,
     "checks/probes/kernel/hardware.py": 3,

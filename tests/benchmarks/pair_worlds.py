@@ -155,7 +155,7 @@ def _result(world: World, counts: Counts) -> tuple[Blame, frozenset[str], bool]:
     CALIBRATION.add(world.cluster, decoded)
     sure = [one for one in decoded.suspects if one.probability >= SURE]
     wide = frozenset(one.subject for one in sure if one.kind in (Entity.RAIL, Entity.SWITCH))
-    named = wide if decoded.answer is MatrixAnswer.NAMED else frozenset[str]()
+    named = wide if decoded.answer is MatrixAnswer.BLAMED else frozenset[str]()
     return blame_of(decoded), named, refused(tests, decoded)
 
 
@@ -163,7 +163,7 @@ def refused(tests: Tests, decoded: Decoded) -> bool:
     """Whether the judge makes a FAIL of it."""
     matrix = tests.matrix
     reading = MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, matrix, decoded)
-    table = PairTable(matrix.parts, tuple(range(len(matrix.parts))))
+    table = PairTable(matrix.endpoints, tuple(range(len(matrix.endpoints))))
     found = CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {})).findings()
     return any(finding.level is Level.FAIL for finding in found)
 

@@ -40,7 +40,6 @@ ROOT = Path(__file__).parents[2]
 SICK = "ip-10-0-0-13"
 # Shades of a page are few: an eighth of the bytes, and nobody sees the difference.
 COLOURS = 128
-TERMINAL = (110, 30)
 COMMAND = (f"{ROOT}/.venv/bin/prelaunch", "gate", f"{ROOT}/deployments/gates/local.toml", "--check-only")
 # What stands on the terminal while checks run.
 RUNNING = "check"
@@ -57,8 +56,8 @@ PREFECT = {"form": "form", "run-no-go": "run-no-go", "approval": "approval"}
 def page_of(report: Report) -> str:
     """The page of a report as a gate on SageMaker would make it."""
     verdict, beside = judged(report)
-    place = replace(beside.place, launcher="sagemaker")
-    return html(report, verdict, "p5-prod", replace(beside, place=place))
+    place = replace(beside.site, launcher="sagemaker")
+    return html(report, verdict, "p5-prod", replace(beside, site=place))
 
 
 def six() -> str:
@@ -130,7 +129,7 @@ def terminal() -> str:
 
 def _screen() -> list[list[Char]]:
     """The rows of a terminal once the checks run on both nodes."""
-    columns, lines = TERMINAL
+    columns, lines = 110, 30
     screen = pyte.Screen(columns, lines)
     stream = pyte.ByteStream(screen)
     stream.feed(b"$ prelaunch gate deployments/gates/local.toml\r\n")

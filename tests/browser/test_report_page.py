@@ -70,7 +70,7 @@ def _fleet() -> str:
     )
     past = GateHistory(gates, problems=("The report of p5-prod-2 is gone.",))
     shown = (between(12, 4, bad_rails=[(2, 1)]), inside(12, 4, bad=[(9, 3)]))
-    return html(report, verdict, "p5-prod", replace(beside, past=past, shown=shown))
+    return html(report, verdict, "p5-prod", replace(beside, past=past, matrices=shown))
 
 
 # Made where one is asked for: a worker that only collects these tests has no use for them.
@@ -111,8 +111,7 @@ def test_report_page_works_by_keyboard_and_names_its_regions(reader: Reader, tmp
         assert "0" == region.get_attribute("tabindex") or region.get_attribute("aria-labelledby")
     page.keyboard.press("Tab")
     assert "Skip to the findings" == page.evaluate("document.activeElement.textContent")
-    closed = page.locator("details:not([open]) > summary").first
-    closed.focus()
+    page.locator("details:not([open]) > summary").first.focus()
     page.keyboard.press("Enter")
 
     assert page.get_by_role("cell", name="fail").count() >= 2
@@ -232,7 +231,7 @@ def _hostile(text: str) -> str:
     verdict = verdict_of(report)
     found = tuple(replace(f, message=text, remedy=text, check=text) for f in verdict.findings[:1])
     gates = tuple(PastGate(text, text, verdict.answer, text, place == 1, text) for place in (0, 1))
-    context = replace(NO_CONTEXT, past=GateHistory(gates, problems=(text,)), said=(text,))
+    context = replace(NO_CONTEXT, past=GateHistory(gates, problems=(text,)), notes=(text,))
     return html(report, replace(verdict, findings=(*found, *verdict.findings)), text, context)
 
 
@@ -257,9 +256,8 @@ def test_report_page_runs_no_script_from_a_report(reader: Reader, tmp_path: Path
 
 def test_report_page_is_readable_without_scripts(browser: Browser, tmp_path: Path) -> None:
     """The tools are not there, links lead to their findings, folds open; the same words are on the page."""
-    report = _many()
     file = tmp_path / "report.html"
-    file.write_text(html(report, verdict_of(report), "local"), encoding="utf-8")
+    file.write_text(_page_of(_many()), encoding="utf-8")
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
     page.goto(file.as_uri())
@@ -276,8 +274,7 @@ def test_report_page_is_readable_without_scripts(browser: Browser, tmp_path: Pat
 
 def test_a_filter_and_a_switch_decide_what_is_shown(reader: Reader, tmp_path: Path) -> None:
     """All words must occur; the switch hides what is well; both say how much they show, and can be undone."""
-    report = _many()
-    page = reader.show(tmp_path, html(report, verdict_of(report), "local"))
+    page = reader.show(tmp_path, _page_of(_many()))
     whole = _rows(page, ".states")
     page.locator("#filter").fill("NODE-12")
     some, count = _rows(page, ".states"), page.locator("#count").inner_text()
@@ -297,8 +294,7 @@ def test_a_filter_and_a_switch_decide_what_is_shown(reader: Reader, tmp_path: Pa
 
 def test_names_are_sorted_naturally_and_numbers_by_value(reader: Reader, tmp_path: Path) -> None:
     """node-2 before node-13; 64 KiB before 1 MiB; once more turns it round, and the header says the order."""
-    report = wrong_sums(healthy(13, 1), "node-12/rank-12")
-    page = reader.show(tmp_path, html(report, verdict_of(report), "local"))
+    page = reader.show(tmp_path, _page_of(wrong_sums(healthy(13, 1), "node-12/rank-12")))
     page.locator(".states thead button").first.click()
     up, said = _rows(page, ".states"), page.locator(".states thead th").first.get_attribute("aria-sort")
     page.locator(".states thead button").first.click()
@@ -315,8 +311,7 @@ def test_names_are_sorted_naturally_and_numbers_by_value(reader: Reader, tmp_pat
 
 def test_a_cell_leads_to_its_evidence(reader: Reader, tmp_path: Path) -> None:
     """A bad one to its finding, unfolded; a good one to what was measured on that node."""
-    report = _many()
-    page = reader.show(tmp_path, html(report, verdict_of(report), "local"))
+    page = reader.show(tmp_path, _page_of(_many()))
     page.locator(".states tbody tr", has_text="node-12").locator("td.fail").last.click()
     bad = page.locator(".finding:target")
     expect(bad).to_contain_text("node-12")

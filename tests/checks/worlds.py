@@ -50,7 +50,7 @@ def context(
         scratch=scratch,
         timeout_s=20.0,
         options=options or {},
-        place=place,
+        rank_place=place,
     )
 
 

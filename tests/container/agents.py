@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from container.agent import agent_run, cli, supervisor
 from container.agent.files import s3
 from container.agent.supervisor import Signals
 from tests.container import fake_checks
+from tests.programs import executable
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,10 +96,7 @@ class Ended:
 
 def fake_python(folder: Path) -> Path:
     """The interpreter that plays the checks."""
-    path = folder / "python"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
+    return executable(folder / "python", f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
 
 
 def make_root(folder: Path, bundle: bytes | None, hosts: Sequence[str] = (), current: str = "") -> Path:

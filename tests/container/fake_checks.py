@@ -72,7 +72,8 @@ def play(argv: Sequence[str]) -> int | list[str]:
         job_gate.write_failure(node_context, attempt.name, out, answer)
         return answer.code
     if command:
-        write_whole(attempt / "started" / node, b"")
+        for mark in (attempt / "started" / node, scratch / "started"):
+            write_whole(mark, b"")
     return command or 0
 
 

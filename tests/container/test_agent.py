@@ -74,6 +74,16 @@ def test_the_command_starts_after_a_go_and_its_exit_code_is_the_agents(tmp_path:
     assert 1 == len(ended.merged.nodes)
 
 
+def test_a_command_may_empty_its_folder_and_give_its_own_reason(tmp_path: Path) -> None:
+    """SageMaker's folder of output data is the training's as well, and its toolkits write their traceback to the failure file."""
+    root = tmp_path / "ml-only"
+    script = f"rm -r {root}/output/data; echo Traceback > {root}/output/failure; exit 9"
+    ended = run_usual(tmp_path, "gate", "--", "sh", "-c", script)
+
+    assert (9, "Traceback\n") == (ended.code, ended.failure)
+    assert "the command ended with exit code 9" == ended.record["reason"]
+
+
 @pytest.mark.parametrize(("part", "code"), [("wrong", 1), ("silent", 7)])
 def test_a_gate_that_refuses_starts_no_command(tmp_path: Path, part: str, code: int) -> None:
     """Its exit code is the agent's, its reason SageMaker's."""
@@ -154,15 +164,14 @@ def test_an_agent_without_a_folder_for_scratch_says_so(
     assert (3, True) == (code, "No usable temporary" in (root / "output" / "failure").read_text())
 
 
-@pytest.mark.parametrize(
-    ("nodes", "file", "text"),
-    [
-        (1, "data/other/bundle.json", make_bundle().decode()),
-        (2, "data/other/nothing", ""),
-        (1, "config/resourceconfig.json", "{"),
-    ],
-    ids=["two bundles", "two nodes, neither a roster nor SageMaker's file", "a garbled file of SageMaker's"],
-)
+REJECTED = {
+    "two bundles": (1, "data/other/bundle.json", make_bundle().decode()),
+    "two nodes, neither a roster nor SageMaker's file": (2, "data/other/nothing", ""),
+    "a garbled file of SageMaker's": (1, "config/resourceconfig.json", "{"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "file", "text"), REJECTED.values(), ids=REJECTED)
 def test_agent_rejects_input_that_names_no_bundle_or_host(
     tmp_path: Path, nodes: int, file: str, text: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -148,7 +150,19 @@ def test_an_exit_code_without_a_verdict_is_no_go(tmp_path: Path, has_verdict: bo
         (tmp_path / "verdicts").mkdir()
         (tmp_path / "verdicts" / "node-0.json").write_text("{}")
 
-    assert code == host_work._after_gate(0, tmp_path, "node-0", Verb.CHECK).code
+    assert code == host_work._after_gate(0, tmp_path, "node-0", Verb.CHECK, started=False).code
+
+
+def test_checks_that_answered_once_are_not_overdue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training may empty its folder, and a shared folder may fail for a moment; checks that never answered are overdue."""
+    answers, seen = [tmp_path / "started"], list[Path]()
+    answers[0].touch()
+    host_work._is_overdue(answers, 0.0, seen)
+    answers[0].unlink()
+    late = [host_work._is_overdue(answers, 0.0, before) for before in (seen, [])]
+    monkeypatch.setattr(Path, "exists", Mock(side_effect=OSError(errno.ESTALE, "Stale file handle")))
+
+    assert [False, True, False] == [*late, host_work._is_overdue(answers, 0.0, [])]
 
 
 def test_arguments_come_before_the_environment() -> None:

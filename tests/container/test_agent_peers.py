@@ -106,25 +106,24 @@ def slurm_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.mark.parametrize(
-    ("environment", "names", "node"),
+    ("environment", "hosts"),
     [
-        (STEP, ("n2", "n10"), "n10"),
-        ({**STEP, "SLURM_STEP_NODELIST": ""}, ("n0", "n1", "n2", "n3"), "n3"),
-        ({"SLURM_STEP_NODELIST": "a,b", "SLURM_NODEID": "1"}, ("a", "b"), "b"),
+        (STEP, Hosts(("n2", "n10"), "n10", "eth1")),
+        (
+            {**STEP, "SLURM_STEP_NODELIST": "", "SLURMD_NODENAME": "n3"},
+            Hosts(("n0", "n1", "n2", "n3"), "n3", "eth1"),
+        ),
+        ({"SLURM_STEP_NODELIST": "a,b", "SLURM_NODEID": "1"}, Hosts(("a", "b"), "b", "eth1")),
     ],
 )
 def test_the_nodes_are_those_of_the_step(
-    slurm_settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    environment: dict[str, str],
-    names: tuple[str, ...],
-    node: str,
+    slurm_settings: Settings, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], hosts: Hosts
 ) -> None:
     """In Slurm's order, which is the same on every node. Without a name, the number of this node says which it is."""
-    for name, value in {**environment, **({"SLURMD_NODENAME": node} if node == "n3" else {})}.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    assert roster_source.find(slurm_settings, None) == Hosts(names, node, "eth1")
+    assert roster_source.find(slurm_settings, None) == hosts
 
 
 @pytest.mark.parametrize(

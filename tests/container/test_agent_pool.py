@@ -12,6 +12,7 @@ from checks.bundle import Pass, PassedNode
 from checks.model import SCHEMA_VERSION
 from container.agent.machine import pool_token
 from tests.container.agents import GATE, Ended, fake_python, make_bundle, make_root, run
+from tests.programs import executable
 
 VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
 
@@ -65,9 +66,8 @@ def test_pool_token_is_empty_for_a_damaged_file(tmp_path: Path, data: bytes) -> 
 def test_the_gate_is_told_that_it_is_pooled(tmp_path: Path) -> None:
     """Only with a pass: without one nothing was proven."""
     root = make_root(tmp_path, make_bundle())
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/words\nexit 3\n")
-    python.chmod(0o755)
+    script = f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/words\nexit 3\n"
+    python = executable(tmp_path / "python", script)
     (tmp_path / "pass.json").write_bytes(b"{}")
     told = []
     for confirm in (("--confirm", str(tmp_path / "pass.json")), ()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from container.agent.files import s3
 from container.agent.files.mirror import Mirror
 from tasks.launchers.node_code import code_archive, start_script
 from tests.container.agents import ROOT, Ended, make_bundle, make_root
+from tests.programs import executable
 
 HOST = "127.0.0.1"
 # Without an interpreter, which may add variables of its own (LC_CTYPE, PEP 538).
@@ -77,19 +77,18 @@ def root(tmp_path: Path) -> Path:
     made = channel_root(tmp_path)
     image = Path(f"{made}-bin")
     image.mkdir()
-    (image / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (image / "python3").chmod(stat.S_IRWXU)
+    executable(image / "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     return made
 
 
 def test_packages_of_the_image_do_not_stand_before_the_checks(tmp_path: Path, root: Path) -> None:
     """A training may have a checks/ where it works: agent and checks stand elsewhere, and know where the command works."""
-    working, python = tmp_path / "working", tmp_path / "python"
+    working = tmp_path / "working"
     for name in ("checks", "container"):
         (working / name).mkdir(parents=True)
         (working / name / "__init__.py").write_text("raise SystemExit('somebody else')\n")
-    python.write_text('#!/bin/sh\necho "checks in $PWD, then $PRELAUNCH_WORKING_FOLDER."; exit 7\n')
-    python.chmod(stat.S_IRWXU)
+    script = '#!/bin/sh\necho "checks in $PWD, then $PRELAUNCH_WORKING_FOLDER."; exit 7\n'
+    python = executable(tmp_path / "python", script)
     ended = start(root, ("gate", "--", "true"), str(working), PRELAUNCH_PYTHON=str(python))
 
     assert (7, False) == (ended.code, "somebody else" in ended.log)

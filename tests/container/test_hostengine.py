@@ -13,7 +13,7 @@ import pytest
 from checks.process.free_ports import free_port
 from checks.process.tree import alive, start_ticks
 from container.agent.machine import dcgm_host_engine
-from tests.programs import python_line
+from tests.programs import executable, python_line
 
 FAKE = """{first_line}
 # A fake nv-hostengine: it listens where it is told, or not at all, and notes its pid.
@@ -26,9 +26,8 @@ time.sleep(3600)
 
 
 def _install(folder: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Path:
-    pid, path = folder / "pid", folder / dcgm_host_engine.PROGRAM
-    path.write_text(FAKE.format(first_line=python_line("-S"), pid=str(pid), port=port))
-    path.chmod(0o755)
+    pid, text = folder / "pid", FAKE.format(first_line=python_line("-S"), pid=str(folder / "pid"), port=port)
+    executable(folder / dcgm_host_engine.PROGRAM, text)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return pid
 

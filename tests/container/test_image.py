@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import subprocess
 import tomllib
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.linters import finds_nothing
+from tests.programs import executable
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER = ROOT / "container"
@@ -38,9 +38,7 @@ def path_with(folder: Path) -> str:
 def fake(folder: Path, name: str, script: str) -> None:
     """An executable that writes its arguments to folder/calls, then does what the script says."""
     folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(f'#!/bin/bash\necho "{name} $*" >>"{folder}/calls"\n{script}\n')
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    executable(folder / name, f'#!/bin/bash\necho "{name} $*" >>"{folder}/calls"\n{script}\n')
 
 
 def test_hadolint_finds_nothing() -> None:
@@ -183,15 +181,14 @@ def test_a_build_with_an_empty_pin_is_refused(tmp_path: Path) -> None:
     assert "efa.sha256" in done.stderr and "--record" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("answer", "created"),
-    [
-        ("exit 0", 0),
-        ("echo RepositoryNotFoundException >&2; exit 254", 1),
-        ("echo AccessDenied >&2; exit 254", None),
-    ],
-    ids=["there", "missing", "refused"],
-)
+REPOSITORIES: dict[str, tuple[object, ...]] = {
+    "there": ("exit 0", 0),
+    "missing": ("echo RepositoryNotFoundException >&2; exit 254", 1),
+    "refused": ("echo AccessDenied >&2; exit 254", None),
+}
+
+
+@pytest.mark.parametrize(("answer", "created"), REPOSITORIES.values(), ids=REPOSITORIES)
 def test_the_repository_is_created_only_where_it_is_missing(
     tmp_path: Path, answer: str, created: int | None
 ) -> None:
@@ -241,17 +238,16 @@ def test_record_takes_the_bases_digest_from_the_engine(tmp_path: Path) -> None:
     assert (0, digest) == (done.returncode, tomllib.loads(pins.read_text())["image"]["checks"]["digest"])
 
 
+PINNED = {
+    "empty": ("", "no sha256"),
+    "cut": ("abc", "no sha256"),
+    "another": ("0" * 64, "not the pinned"),
+    "right": (hashlib.sha256(b"x").hexdigest(), ""),
+}
+
+
 @pytest.mark.needs("curl")
-@pytest.mark.parametrize(
-    ("pin", "said"),
-    [
-        ("", "no sha256"),
-        ("abc", "no sha256"),
-        ("0" * 64, "not the pinned"),
-        (hashlib.sha256(b"x").hexdigest(), ""),
-    ],
-    ids=["empty", "cut", "another", "right"],
-)
+@pytest.mark.parametrize(("pin", "said"), PINNED.values(), ids=PINNED)
 def test_only_what_is_pinned_is_kept(tmp_path: Path, pin: str, said: str) -> None:
     """What has another checksum is removed, so that no later step can use it."""
     (tmp_path / "source").write_bytes(b"x")

@@ -198,30 +198,23 @@ def test_image_runs_the_checks_of_one_node_to_a_go(builder: Builder, image: str,
     assert 1 == len(list(tmp_path.glob("prelaunch-check-*/out/health_check_metrics.json")))
 
 
+LACKS: dict[str, tuple[str, tuple[str, ...], int, str]] = {
+    "no torch": ("cpu", (), 3, "compute.gemm"),
+    "no GPUs": ("p5.48xlarge", PYNVML, 1, "gpu.inventory"),
+    "no pynvml": ("p5.48xlarge", (), 2, "the image cannot import pynvml"),
+}
+
+
 @pytest.mark.needs("podman", "runc")
-@pytest.mark.parametrize(
-    ("instance_type", "mounted", "code", "says"),
-    [
-        ("cpu", (), 3, "compute.gemm"),
-        ("p5.48xlarge", PYNVML, 1, "gpu.inventory"),
-        ("p5.48xlarge", (), 2, "the image cannot import pynvml"),
-    ],
-    ids=["no torch", "no GPUs", "no pynvml"],
-)
+@pytest.mark.parametrize(("kind", "mounted", "code", "says"), LACKS.values(), ids=LACKS)
 def test_an_image_or_machine_that_lacks_something_is_refused(
-    builder: Builder,
-    image: str,
-    tmp_path: Path,
-    instance_type: str,
-    mounted: tuple[str, ...],
-    code: int,
-    says: str,
+    builder: Builder, image: str, tmp_path: Path, kind: str, mounted: tuple[str, ...], code: int, says: str
 ) -> None:
     """Without PyTorch nobody can tell. A container without the declared GPUs is no reason to end with 0. An image without the module
     that asks for GPUs is rejected.
     """
     run = (*RUN, "--network", "host", "--volume", f"{tmp_path}:/reports", *mounted, image)
-    done = builder(*run, "check", "--instance-type", instance_type, "--out", "/reports")
+    done = builder(*run, "check", "--instance-type", kind, "--out", "/reports")
 
     assert code == done.returncode and says in (done.stderr if code == 2 else done.stdout)
 

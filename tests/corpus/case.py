@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from checks.check import Check, Context, RankPlace
+from checks.check import Check, Context, Measurement, RankPlace, fault_of
 from checks.explain.reading import OutputKind
 from checks.facts.builtin import builtin
 from checks.model import Cause, Declared, Level, Observation, Profile
@@ -131,10 +131,18 @@ def context(
         scratch=tmp_path,
         timeout_s=check.timeout_s,
         options=of_profile(check.name, profile, options or {}),
-        place=place,
-        instance=builtin().of(declared(instance_type)).instances.get(instance_type),
+        rank_place=place,
+        instance=builtin().merged(declared(instance_type)).instances.get(instance_type),
         before=before,
     )
+
+
+def whole(check: Check, made: Context) -> Measurement:
+    """What the check itself measures in this context: everything that it promises, in numbers that can be."""
+    result = check.body(made)
+    assert isinstance(result, Measurement)
+    assert fault_of(check, result.metrics) == ""
+    return result
 
 
 def observed(check: Check, made: Context, subject: str = "node-0") -> tuple[Observation]:

@@ -5,7 +5,7 @@ The collectives are real, over gloo, with a simulated clock (tests/fakes/nccl_wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -60,43 +60,36 @@ def alone(name: str) -> Observe:
     return observe
 
 
-def four_nodes(name: str, slow: int, part: float = 0.45) -> Observe:
-    """The two ranks' observations on four nodes, of which one reaches this part of the others' speed."""
+def spread(
+    name: str, nodes: int, per: int, metrics: Callable[[Observation, int], Mapping[str, Value]]
+) -> Observe:
+    """The two ranks' observations on so many nodes of so many ranks each; `metrics`: what a row has there instead."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         rows = world(name, "healthy")(tmp_path)
-        peak = rows[0].metrics["busbw_peak_gbps"]
-        assert isinstance(peak, float)
+        places = [(rows[rank % 2], rank // per, rank) for rank in range(nodes * per)]
         return [
-            replace(
-                rows[rank % 2],
-                subject=f"node-{rank // 2}/rank-{rank}",
-                metrics={
-                    **rows[rank % 2].metrics,
-                    "busbw_peak_gbps": peak * (part if rank // 2 == slow else 1),
-                },
-            )
-            for rank in range(8)
+            replace(row, subject=f"node-{node}/rank-{rank}", metrics={**row.metrics, **metrics(row, node)})
+            for row, node, rank in places
         ]
 
     return observe
+
+
+def four_nodes(name: str, slow: int, part: float = 0.45) -> Observe:
+    """The two ranks' observations on four nodes, of which one reaches this part of the others' speed."""
+
+    def at_part(row: Observation, node: int) -> dict[str, Value]:
+        peak = row.metrics["busbw_peak_gbps"]
+        assert isinstance(peak, float)
+        return {"busbw_peak_gbps": peak * (part if node == slow else 1)}
+
+    return spread(name, 4, 2, at_part)
 
 
 def machines(name: str, *parts: float) -> Observe:
     """Nodes of eight ranks with the two ranks' observations, and a sound p5's rates times each node's part of them."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows = world(name, "healthy")(tmp_path)
-        return [
-            replace(
-                rows[rank % 2],
-                subject=f"node-{rank // 8}/rank-{rank}",
-                metrics={**rows[rank % 2].metrics, **_with_large(rows[rank % 2], name, parts[rank // 8])},
-            )
-            for rank in range(8 * len(parts))
-        ]
-
-    return observe
+    return spread(name, len(parts), 8, lambda row, node: _with_large(row, name, parts[node]))
 
 
 def _with_large(row: Observation, name: str, part: float) -> dict[str, Value]:

@@ -35,15 +35,6 @@ from tests.corpus.compute_machines import (
 from tests.fakes import compute as fakes
 
 
-def _untouched(run: Callable[[], None], name: str) -> float:
-    return 0.001
-
-
-def _slow(run: Callable[[], None], name: str) -> float:
-    run()
-    return 0.1
-
-
 def _flips_a_word() -> AbstractContextManager[object]:
     """Memory that does not hold what was written: one bit of one word is stuck at 1."""
     import torch
@@ -85,11 +76,11 @@ FULL: Sequence[World] = [
 MEMORY = [
     healthy(BANDWIDTH, "this machine's memory", one(BANDWIDTH)),
     healthy(BANDWIDTH, "eight GPUs", _memory_p5({}), P5),
-    faulty(BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "timed", _untouched)]), "wrong_words"),
+    faulty(BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "timed", lambda *of: 0.001)]), "wrong_words"),
     faulty(BANDWIDTH, "a word does not hold", one(BANDWIDTH, [world(_flips_a_word)]), "wrong_words"),
     faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]),
         "reads back other data than it wrote to memory (2"),
-    faulty(BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "timed", _slow)]), "copy_gbps",
+    faulty(BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "timed", lambda run, name: run() or 0.1)]), "copy_gbps",
         cause=Cause.CONFIGURATION),
     faulty(BANDWIDTH, "one GPU's HBM 15 % slower", _memory_p5({"copy_gbps": 2465.0}),
         f"rank-5 copy_gbps copies 2,465 GB/s in memory, 85 % {PEER}", instance_type=P5),
@@ -127,14 +118,6 @@ def _sent(change: Callable[[Any], None], factor: float = 1.0) -> World:
 
 def _flip(target: Any) -> None:
     target[target.numel() // 2] ^= 1 << 20
-
-
-def _shift(target: Any) -> None:
-    target.copy_(target.roll(1))
-
-
-def _keep(target: Any) -> None:
-    """Changes nothing."""
 
 
 def links(*worlds: World) -> Observe:
@@ -220,10 +203,11 @@ TRANSFER = [
     faulty(transfer.transfer, "a slow NVLink of a V100", cube_mesh(10.0), "reached directly copies 10 GB/s to another GPU, 42 %",
         instance_type="p3.16xlarge"),
     faulty(transfer.transfer, "one bit of one word", links(_sent(_flip)), "wrong data (3 wrong words, host", instance_type=P5),
-    faulty(transfer.transfer, "shifted by a word", links(_sent(_shift)), "wrong data (786,432 wrong words", instance_type=P5),
+    faulty(transfer.transfer, "shifted by a word", links(_sent(lambda data: data.copy_(data.roll(1)))),
+        "wrong data (786,432 wrong words", instance_type=P5),
     faulty(transfer.transfer, "nothing arrives", links(patched(transfer, "_timed", lambda *a: 0.001)), "GPU to host",
         instance_type=P5),
-    faulty(transfer.transfer, "a link of two lanes", links(_sent(_keep, 10_000.0)), "h2d_gbps copies ", instance_type=P5),
+    faulty(transfer.transfer, "a link of two lanes", links(_sent(lambda data: None, 10_000.0)), "h2d_gbps copies ", instance_type=P5),
     faulty(transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster h2d_gbps all 8 are affected",
         instance_type=P5, cause=Cause.CONFIGURATION),
     faulty(transfer.transfer, "NVLinks at 0.6, all of them", all_links(53.0, 240.0),

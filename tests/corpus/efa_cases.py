@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,23 +246,19 @@ def ringed(
             ask(members[1], access("node-1"), Op.PUT, 2.0, key="efa.pingpong/ports/node-1", value=note)
         options = {**QUICK, "each_s": each_s, "wait_s": 1.0 if alone else 5.0, "devices": many}
         base = replace(context(pingpong, tmp_path, FOUR, 2, options=options), timeout_s=20.0)
-        found: dict[int, Observation] = {}
 
-        def run(index: int) -> None:
+        def run(index: int) -> Observation:
             roster, name = Roster(members, 1, "lo"), f"node-{index}"
             made = replace(base, node=name, node_rank=index, roster=roster, access=access(name))
-            found[index] = observed(pingpong, made, name)[0]
+            return observed(pingpong, made, name)[0]
 
         with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
             patch.delenv(PROVIDER, raising=False)
-            threads = [threading.Thread(target=run, args=(index,)) for index in range(1 if alone else 2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            with ThreadPoolExecutor(2) as pool:
+                found = tuple(pool.map(run, range(1 if alone else 2)))
         for responder in responders:
             responder.close()
-        return tuple(found[index] for index in sorted(found))
+        return found
 
     return observe
 

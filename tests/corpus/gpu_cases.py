@@ -109,6 +109,8 @@ HEALTH = [
         "remap_pending GPU 5 (0000:a8:00.0) waits for a reset that replaces a broken row of its memory"),
     faulty(row_remap, "failed", {"5/nvmlDeviceGetRemappedRows": [0, 1, 0, 1]},
         "remap_failed GPU 5 (0000:a8:00.0) could not replace a broken row of its memory"),
+    faulty(row_remap, "unrepairable", {"5/nvmlDeviceGetUnrepairableMemoryFlag_v1": 1}, "remap_failed GPU 5 (0000:a8:00.0) could not"),
+    healthy(row_remap, "a GPU without that flag", {"*/nvmlDeviceGetUnrepairableMemoryFlag_v1": error(UNSUPPORTED)}),
     faulty(row_remap, "one row", {"5/nvmlDeviceGetRemappedRows": [0, 1, 0, 0]}, "GPU 5", WARN),
     faulty(row_remap, "11 rows", {"5/nvmlDeviceGetRemappedRows": [0, 11, 0, 0]}, "GPU 5"),
     faulty(row_remap, "a bank without spare rows", {"5/nvmlDeviceGetRowRemapperHistogram": {"max": 2559, "none": 1}},
@@ -290,7 +292,8 @@ H100_IRRELEVANT = {
 CAPTURED_IRRELEVANT = {
     r"<display_\w+>|<addressing_mode>|<accounting_mode|<pdi>|<multigpu_board>|<board_|<gpu_part_number>|<module_id>": NOT_JUDGED,
     r"<img_version>|<oem_object>|<ecc_object>|<gsp_firmware_version>|<pci_\w+(class|_id)>|<power_state>|^$": NOT_JUDGED,
-    r"<c2c_mode>|<virtualization_mode>|<sparse_operation_mode>|<egm>|<min_power_limit>|<unrepairable_memory>": NOT_JUDGED,
+    r"<c2c_mode>|<virtualization_mode>|<sparse_operation_mode>|<egm>|<min_power_limit>": NOT_JUDGED,
+    r"<unrepairable_memory>No<": "a Yes alone is judged, because earlier drivers do not print the element",
     r"<(device_current|max_device)_link_gen>|<replay_rollover_counter>|<[tr]x_util>|<\w+coder_util>|<(jpeg|ofa)_util>": AT_REST,
     r"<clocks_event_reasons_counters_\w+>|<(graphics|mem|video)_clock>|<(value|supported_graphics_clock)>": AT_REST,
     r"<total>0 MiB<|<used>0 MiB<": "memory that is protected from the host: it has none",

@@ -12,7 +12,7 @@ import pytest
 
 from checks.model import Cause, Level, Observation
 from checks.probes.host import environment, mounts
-from checks.probes.host.environment_rules import FAMILIES, KNOWN
+from checks.probes.host.environment_rules import FAMILIES, RULES
 from tests.corpus.case import Case, Observe, Sort, cases_of, context, observed
 
 CONFIGURATION = Cause.CONFIGURATION
@@ -72,7 +72,7 @@ def linted(
     def observe(tmp_path: Path) -> Sequence[Observation]:
         (tmp_path / ".nccl.conf").write_text(conf)
         with pytest.MonkeyPatch.context() as patch:
-            known = {name for known in KNOWN for name in known.names.split()}
+            known = {name for known in RULES for name in known.names.split()}
             ours = [name for name in os.environ if name.startswith(FAMILIES)]
             for name in (*known, *ours, environment.FILE_VARIABLE):
                 patch.delenv(name, raising=False)
@@ -114,12 +114,11 @@ def _lint_faults() -> list[Case]:
         "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
         "NCCL_NVLS_ENABLE": "0",
     }
-    made = [(name, value, Level.FAIL) for name, value in crippling.items()]
-    made += [(name, value, Level.WARN) for name, value in misleading.items()]
     faulty = cases_of(LINT, cause=CONFIGURATION)
     return [
         faulty(Sort.FAULTY, f"{name}={value}", linted({name: value}), f"{name}={value}", level=level)
-        for name, value, level in made
+        for level, harms in ((Level.FAIL, crippling), (Level.WARN, misleading))
+        for name, value in harms.items()
     ]
 
 

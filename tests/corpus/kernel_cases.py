@@ -30,6 +30,11 @@ WELL = (
 )
 PLAIN = {"": "a plain log does not number its lines: one that is deleted cannot be noticed"}
 
+RING = {
+    r"^(SUBSYSTEM|DEVICE)=": "a record's dictionary: it names the device, the message stands above it",
+    "SYN flooding": "the last record: nothing after it shows that it is missing",
+}
+
 
 def journal_form(messages: Sequence[str], begun_s: float = 3000.0, who: str = "kernel") -> str:
     """Lines as journalctl and rsyslog write them: well since `begun_s` ago, then the messages of just now."""
@@ -243,16 +248,7 @@ def _beside_a_quiet_ring(tmp_path: Path) -> Sequence[Observation]:
 
 
 RECORDINGS = [
-    Recording(
-        "kernel/kmsg_healthy.txt",
-        OutputKind.KERNEL_LOG,
-        Level.PASS,
-        "p5.48xlarge",
-        irrelevant={
-            r"^(SUBSYSTEM|DEVICE)=": "a record's dictionary: it names the device, the message stands above it",
-            "SYN flooding": "the last record: nothing after it shows that it is missing",
-        },
-    ),
+    Recording("kernel/kmsg_healthy.txt", OutputKind.KERNEL_LOG, Level.PASS, "p5.48xlarge", irrelevant=RING),
     Recording("kernel/kmsg_nvlink5.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p6-b200.48xlarge"),
     Recording("kernel/dmesg_healthy.txt", OutputKind.KERNEL_LOG, Level.PASS, "p5.48xlarge", irrelevant=PLAIN),
     Recording("kernel/dmesg_off_bus.txt", OutputKind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),

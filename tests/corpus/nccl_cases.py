@@ -105,9 +105,9 @@ def of_transport() -> Iterator[Case]:
     yield case(Sort.HEALTHY, "nvlink", logged(nvlink, "p5.48xlarge", 1), kind="p5.48xlarge")
     gb200 = "p6e-gb200.36xlarge"
     yield case(Sort.HEALTHY, "nvlink_between_nodes", logged(efa(mnnvl), gb200, 2), kind=gb200)
-    tcp = logged(other("log_socket.txt"), "g5.xlarge", 2)
-    yield case(Sort.HEALTHY, "tcp_without_efa", tcp, kind="g5.xlarge")
-    yield case(Sort.FAULTY, "socket_fallback", logged(other("log_socket.txt")), "carries 4 channels")
+    socket = other("log_socket.txt")
+    yield case(Sort.HEALTHY, "tcp_without_efa", logged(socket, "g5.xlarge", 2), kind="g5.xlarge")
+    yield case(Sort.FAULTY, "socket_fallback", logged(socket), "carries 4 channels")
     yield case(Sort.FAULTY, "libfabric_over_tcp", logged(other("log_tcp_provider.txt")), "carries 4 channels")
     yield case(Sort.FAULTY, "no_gpudirect", logged(other("log_no_gpudirect.txt")), "GPUDirect switched off")
     some = efa(lambda text: text.replace("/GDRDMA", "", 1))
@@ -118,7 +118,6 @@ def of_transport() -> Iterator[Case]:
     yield case(Sort.FAULTY, "versions_drift", drifted, "2.26.2")
     warned = efa(lambda text: text.replace("NCCL INFO Connected", "misc/socket.cc:9 NCCL WARN Connected", 1))
     yield case(Sort.FAULTY, "warned", logged(warned), "has 1 warning", level=Level.WARN)
-    socket = other("log_socket.txt")
     yield case(Sort.FAULTY, "sockets_on_a_t4", logged(socket, "g4dn.metal", 2), "carries 4 channels", kind="g4dn.metal")  # fmt: skip
 
 
@@ -214,8 +213,7 @@ def of_tests() -> Iterator[Case]:
     yield case(Sort.FAULTY, "footer_alone", printed("all_reduce_2.11.txt", lambda text: re.sub(*failed, text)),
         "results (2 rows out of bounds)")  # fmt: skip
     other = {"cause": Cause.CONFIGURATION}
-    crawl = "crawls_2.16.txt"
-    yield case(Sort.FAULTY, "crawls", printed(crawl), "busbw_in_place_gbps rea", **other)
+    yield case(Sort.FAULTY, "crawls", printed("crawls_2.16.txt"), "busbw_in_place_gbps rea", **other)
     half = "half_2.16.txt"
     yield case(Sort.FAULTY, "half_of_the_gpus", printed(half), "all_reduce_perf ran with 4 ranks", **other)
     slow = r"(Avg bus bandwidth    : \S+) *", r"\1 FAILED"

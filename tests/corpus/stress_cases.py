@@ -31,8 +31,7 @@ def stressed(check: Check, replies: Sequence[Reply], deadline_s: float = 20.0) -
             install(tmp_path / "bin", "stress-ng", replies)
         with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
             patch.setattr(stress, "usable_cpus", lambda root: 2)
-            made = context(check, tmp_path, options=FEW)
-            return observed(check, replace(made, timeout_s=deadline_s))
+            return observed(check, replace(context(check, tmp_path, options=FEW), timeout_s=deadline_s))
 
     return observe
 

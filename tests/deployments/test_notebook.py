@@ -14,6 +14,7 @@ import pytest
 from flows.cli.output import json_text
 from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, outcome_json
 from tests.flows.cloud import Account, account, cloud_gate
+from tests.programs import executable
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.survival.faulty_network import needs_root
 
@@ -85,9 +86,7 @@ def test_its_cells_read_a_refusal(tmp_path: Path) -> None:
         "g-1", Ending.VERDICT, Decision.REFUSED, judged, None, "no-go", "report.json", "report.html"
     )
     (tmp_path / "said.json").write_text(json_text(outcome_json(refused, "local")))
-    command = tmp_path / "prelaunch"
-    command.write_text(COMMAND)
-    command.chmod(0o755)
+    executable(tmp_path / "prelaunch", COMMAND)
     printed = ran(tmp_path / "gate.toml", PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
     assert "exit code 1 - decision: refused" in printed and "FAIL HARDWARE node-1" in printed, printed

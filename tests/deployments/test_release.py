@@ -62,7 +62,6 @@ def test_a_contradiction_is_refused(
     checkout: Path, name: str, former: str, changed: str, reason: str
 ) -> None:
     """Each place that names another version, a missing text, tag or commit has its line."""
-    text = (checkout / name).read_text()
-    (checkout / name).write_text(text.replace(former, changed, 1))
+    (checkout / name).write_text((checkout / name).read_text().replace(former, changed, 1))
 
     assert any(reason in line for line in release.obstacles(checkout))

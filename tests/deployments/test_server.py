@@ -21,6 +21,7 @@ import yaml
 
 from checks.process.free_ports import free_port
 from tests.linters import finds_nothing
+from tests.programs import executable
 from tests.tasks.store.postgres import PASSWORD, Postgres, binary, postgres
 from tests.world import SETTINGS, WORLD_MARK, World, settings_of
 from tests.world_processes import Server
@@ -185,9 +186,7 @@ def test_the_page_s_way_without_systemd_gives_a_worker_what_it_needs(tmp_path: P
     page = (ROOT / "docs" / "server.md").read_text().split("## Start a worker")[1]
     block = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[0]
     shutil.copytree(SETTINGS, tmp_path / "deployments" / "server")
-    worker = tmp_path / "prefect"
-    worker.write_text('#!/bin/sh\necho "$@"\nenv\ngrep SigIgn /proc/self/status\n')
-    worker.chmod(0o755)
+    executable(tmp_path / "prefect", '#!/bin/sh\necho "$@"\nenv\ngrep SigIgn /proc/self/status\n')
     argv = ("env", "--ignore-signal=INT,TERM", "bash", "-c", block)
     own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(argv, cwd=tmp_path, env=own, capture_output=True, text=True, check=True)

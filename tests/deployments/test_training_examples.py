@@ -23,8 +23,6 @@ from checks.process.free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "init_process_group", "destroy_process_group"
-# What ends a program before the statements that follow.
-LEAVING = (ast.Return, ast.Raise)
 
 SCRIPT = ROOT / "deployments" / "examples" / "train_tiny.py"
 LAST = re.compile(r"trained (\d+) steps from (scratch|step \d+): loss ([\d.]+) -> ([\d.]+)")
@@ -87,7 +85,7 @@ def _ends(suite: list[ast.stmt]) -> bool:
         if isinstance(statement, ast.Try) and any(_own_calls(one, END) for one in statement.finalbody):
             return True
         if any(
-            isinstance(one, LEAVING) or _calls(one, "exit") or _calls(one, "_exit")
+            isinstance(one, (ast.Return, ast.Raise)) or _calls(one, "exit") or _calls(one, "_exit")
             for one in ast.walk(statement)
         ):
             return False

@@ -13,13 +13,10 @@ import pytest
 
 from checks.command_line import UsageError
 from flows.cli.verbs import whole_parser
+from tests.documents.test_docs import PAGES as DOCS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "deployments").rglob("*.md")),
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
-)
+PAGES = (*DOCS, *sorted((ROOT / "deployments").rglob("*.md")))
 BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`prelaunch ([^`\n]+)`")
 COMMAND = re.compile(r"(?:^|(?<=\$\())(?:\$ )?(?:\.venv/bin/|exec )?prelaunch +(\S.*)")

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engines.slurm_cluster import SlurmCluster, slurm_cluster, unavailable
-from tests.engines.slurm_reboots import RebootingCluster, rebooting_cluster
+from tests.engines.slurm_cluster import SlurmCluster, running_cluster
+from tests.engines.slurm_reboots import RebootingCluster
 from tests.waiting import until
 
 
 @pytest.fixture(scope="session")
 def running_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     """Four nodes."""
-    if why := unavailable():
-        pytest.skip(why)
-    with slurm_cluster(tmp_path_factory.mktemp("slurm"), 4) as cluster:
+    with running_cluster(SlurmCluster, tmp_path_factory.mktemp("slurm"), 4) as cluster:
         yield cluster
 
 
@@ -32,9 +30,7 @@ def slurm(running_slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.fixture(scope="session")
 def running_reboots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RebootingCluster]:
     """Three nodes that can be rebooted."""
-    if why := unavailable():
-        pytest.skip(why)
-    with rebooting_cluster(tmp_path_factory.mktemp("reboots"), 3) as cluster:
+    with running_cluster(RebootingCluster, tmp_path_factory.mktemp("reboots"), 3) as cluster:
         yield cluster
 
 

@@ -1,6 +1,6 @@
 """A real Slurm cluster on this machine: slurmctld and slurmd of Debian, each node in a network namespace of its own (root only).
 
-with slurm_cluster(folder, nodes=4) as cluster:
+with running_cluster(SlurmCluster, folder, nodes=4) as cluster:
     cluster.run("sinfo")                       # as a user on the login node
     patch.setenv("PATH", cluster.path)         # sbatch, squeue ... of this process are the cluster's
     cluster.kill("n1")                         # its slurmd dies
@@ -23,14 +23,17 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+import pytest
+
 from tasks.launchers.local import network
 from tasks.launchers.local.plan import ENTER
 from tests.architecture.leftovers import MARK
+from tests.programs import executable
 from tests.waiting import until
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
@@ -50,8 +53,6 @@ exec "$@" """
 PMIX = tuple(
     path for path in Path("/usr/lib").glob("*-linux-gnu/pmix2/lib") if not (path / "libpmix.so").exists()
 )
-# The reason of a node whose prolog failed. slurmd of 24.11 drains it again minutes later, after the test of it.
-PROLOG_ERROR = "Prolog error"
 
 
 def unavailable() -> str:
@@ -163,17 +164,16 @@ class SlurmCluster:
         while not self.idle():
             said = self.run("sinfo", "-N", "-l", check=False) + self.run("squeue", check=False)
             assert time.monotonic() < deadline, said
-            if PROLOG_ERROR in said:
+            # Of a node whose prolog failed. slurmd of 24.11 drains it again minutes later, after the test of it.
+            if "Prolog error" in said:
                 for node in self.nodes:
                     self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
             time.sleep(0.1)
 
     def hook(self, name: str, text: str = "exit 0") -> None:
         """What runs as the site's prolog, epilog or health check from now on."""
-        path = self.folder / f"{name}.new"
-        path.write_text(f"#!/bin/bash\nexport PATH='{nodes_path()}'\n{text}\n")
-        path.chmod(0o755)
-        path.replace(self.folder / name)
+        script = f"#!/bin/bash\nexport PATH='{nodes_path()}'\n{text}\n"
+        executable(self.folder / f"{name}.new", script).replace(self.folder / name)
 
     @contextmanager
     def nodes_only_read(self) -> Iterator[None]:
@@ -269,15 +269,14 @@ class SlurmCluster:
         return ("/bin/sh", "-ec", f'mount --bind {self.folder}/pmix {PMIX[0]}; exec "$@"', "pmix")
 
     def _client(self, name: str) -> None:
-        path = self.folder / "bin" / name
         where = f"/run/netns/{self.name}-{len(self.nodes)}"
         conf = f"SLURM_CONF={self.folder}/slurm.conf"
         if OTHER_ROOT in os.environ:
             # Its files are seen where one of its processes is, and 24.11 resolves the host's name.
             spaces = f"/proc/$(cat {self.folder}/login.pid)/ns"
             where += f' --mount={spaces}/mnt --uts={spaces}/uts --wdns="$PWD"'
-        path.write_text(f'#!/bin/sh\n{conf} exec nsenter --net={where} {shutil.which(name)} "$@"\n')
-        path.chmod(0o755)
+        script = f'#!/bin/sh\n{conf} exec nsenter --net={where} {shutil.which(name)} "$@"\n'
+        executable(self.folder / "bin" / name, script)
 
     @property
     def login_address(self) -> str:
@@ -348,19 +347,17 @@ PartitionName=closed Nodes=ALL State=DOWN
 Cluster = TypeVar("Cluster", bound=SlurmCluster)
 
 
-def slurm_cluster(folder: Path, nodes: int) -> AbstractContextManager[SlurmCluster]:
-    """A cluster of so many nodes; at the end nothing of it is left, jobs included."""
-    return running_cluster(SlurmCluster, folder, nodes)
-
-
 @contextmanager
 def running_cluster(
     kind: Callable[[Path, str, tuple[str, ...]], Cluster], folder: Path, nodes: int
 ) -> Iterator[Cluster]:
-    """The same with a cluster of this kind."""
+    """A cluster of this kind with so many nodes; at the end nothing of it is left, jobs included. A test is skipped where there can
+    be none.
+    """
+    if why := unavailable():
+        pytest.skip(why)
     name = f"pls{uuid.uuid4().hex[:6]}"
-    made = network.create(name, nodes + 1, "10.79.0")
-    cluster = kind(folder, name, made.addresses)
+    cluster = kind(folder, name, network.create(name, nodes + 1, "10.79.0").addresses)
     try:
         cluster.up()
         yield cluster
@@ -380,7 +377,7 @@ def main() -> None:
         signal.signal(number, signal.default_int_handler)
     with (
         TemporaryDirectory(prefix="prelaunch-slurm-") as folder,
-        slurm_cluster(Path(folder), nodes) as cluster,
+        running_cluster(SlurmCluster, Path(folder), nodes) as cluster,
     ):
         print(f"export PATH={folder}/bin:$PATH", flush=True)
         names = f"{cluster.name}-0 to {cluster.name}-{nodes - 1}"

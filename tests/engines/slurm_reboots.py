@@ -6,12 +6,9 @@ All nodes share one kernel. So each has a file of its own in place of /proc/sys/
 from __future__ import annotations
 
 import uuid
-from contextlib import AbstractContextManager
-from pathlib import Path
 
-from tests.engines.slurm_cluster import SlurmCluster, running_cluster
+from tests.engines.slurm_cluster import SlurmCluster
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # slurmd(8): -b reports the node as rebooted when the daemon starts. A killed slurmd leaves its port at once.
 REBOOTS = """\
 node=$(hostname)
@@ -49,11 +46,6 @@ class RebootingCluster(SlurmCluster):
         return (self.folder / "boot_id" / node).read_text().strip()
 
     def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
-        own = f"mount --bind {self.folder}/boot_id/{host} {BOOT_ID}"
+        own = f"mount --bind {self.folder}/boot_id/{host} /proc/sys/kernel/random/boot_id"
         bind = ("/bin/sh", "-ec", f'{own}; exec "$@"', "boot") if host in self.nodes else ()
         super()._start(index, host, *bind, *argv, other=other)
-
-
-def rebooting_cluster(folder: Path, nodes: int) -> AbstractContextManager[RebootingCluster]:
-    """A cluster of so many nodes; at the end nothing of it is left."""
-    return running_cluster(RebootingCluster, folder, nodes)

@@ -16,7 +16,7 @@ import pytest
 
 from tasks.launchers.local.plan import ENTER
 from tasks.remediation.model import ActState, Proof
-from tests.engines.slurm_cluster import SlurmCluster, of_other_debian, running_cluster, unavailable
+from tests.engines.slurm_cluster import SlurmCluster, of_other_debian, running_cluster
 from tests.engines.slurm_gates import slurm_gate
 from tests.engines.test_slurm_remedy import LoggingCluster, acts, gate_file, refused, state_of
 from tests.engines.test_slurm_remedy import slurm as logging_slurm  # noqa: F401 - a fixture
@@ -27,13 +27,6 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 SLURM = '\n[remediation]\nmode = "plan"\nmachines = "slurm"\n'
 ACTS = '\n[approval]\noverriders = ["U0PERSON2"]\n\n[remediation]\nmode = "act"\nmachines = "slurm"\nwait_minutes = 4\n'
-
-
-def plain_gate(folder: Path) -> Path:
-    """A gate file of the cluster, whose remediation only looks."""
-    path = slurm_gate(folder)
-    path.write_text(path.read_text() + SLURM)
-    return path
 
 
 @contextmanager
@@ -69,7 +62,9 @@ def test_a_daemon_that_dies_or_freezes_is_noticed_and_comes_back(
     )  # fmt: skip
     before = slurm.pid("n1")
 
-    with drill(plain_gate(tmp_path), name, *words):
+    path = slurm_gate(tmp_path)
+    path.write_text(path.read_text() + SLURM)
+    with drill(path, name, *words):
         until(lambda: "down*" in slurm.run("sinfo", "-h", "-N", "-n", "n1", "-o", "%T"), seconds=240.0)
     assert (name == "frozen-process") == (before == slurm.pid("n1"))
     slurm.until_idle()
@@ -147,8 +142,6 @@ def faulty(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FaultyCluster]:
     """Three nodes."""
-    if why := unavailable():
-        pytest.skip(why)
     with running_cluster(FaultyCluster, tmp_path_factory.mktemp("slurm"), 3) as cluster:
         monkeypatch.setenv("PATH", cluster.path)
         yield cluster

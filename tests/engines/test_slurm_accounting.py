@@ -139,8 +139,7 @@ def test_how_a_forgotten_job_ended_is_known_from_the_accounting(
 
 def test_a_forgotten_job_whose_record_is_lost_ended_well(forgotten: Forgotten) -> None:
     """The accounting says so where the file of the script is gone."""
-    recorded = forgotten.folder("well") / "ended.json"
-    recorded.unlink()
+    (forgotten.folder("well") / "ended.json").unlink()
     status = until_final(forgotten.bench.again(), forgotten.jobs["well"], 30.0)
 
     assert (status.state, status.trouble) == (JobState.SUCCEEDED, Trouble.NONE), status

@@ -110,9 +110,8 @@ def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tm
         argv, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
     (job,) = jobs_below(path).values()
-    said = json.loads(done.stdout)
 
-    assert (done.returncode, said["decision"]) == (0, "launched"), done.stderr
+    assert (done.returncode, json.loads(done.stdout)["decision"]) == (0, "launched"), done.stderr
     assert (
         f"adopt: this gate continues job {job.name} of an earlier run, whose process is gone" in done.stderr
     )

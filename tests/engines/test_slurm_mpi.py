@@ -12,7 +12,7 @@ from tests.engines.slurm_cluster import OTHER_ROOT, SlurmCluster
 from tests.engines.slurm_gates import jobs_below, slurm_gate
 from tests.engines.test_slurm_programs import state_of, submit
 from tests.flows.driving import gate_of_few_checks
-from tests.programs import python_line
+from tests.programs import executable, python_line
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(300), pytest.mark.needs("mpirun")]
 # Open MPI's own library, without a compiler: each process adds 10 to the power of its rank, over the network.
@@ -43,9 +43,7 @@ def test_srun_starts_an_mpi_program_through_the_script_of_nccl_tests(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     """With the plugin that the script chooses by itself: the processes find each other, and one sum is everywhere."""
-    program = tmp_path / "all-reduce"
-    program.write_text(ALL_REDUCE.format(first_line=python_line()))
-    program.chmod(0o755)
+    program = executable(tmp_path / "all-reduce", ALL_REDUCE.format(first_line=python_line()))
     job = submit(slurm, tmp_path, program, mpi="")
     state = state_of(slurm, job)
     output = tmp_path / f"nccl-all_reduce_perf_{job}.out"

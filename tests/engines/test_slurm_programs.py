@@ -9,7 +9,7 @@ import pytest
 from flows.cli.main import main as command
 from tests.corpus.nccl_cases import recorded
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.programs import python_line
+from tests.programs import executable, python_line
 from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
@@ -66,11 +66,9 @@ def test_nccl_tests_through_sbatch_are_judged_by_their_output(
     recording.write_text(recorded("two_nodes_2.17.txt"))
     jobs = {"none": submit(slurm, tmp_path, tmp_path / "none")}
     for provider in ("efa", "tcp"):
-        program = tmp_path / provider
         places = {"library": tmp_path / "lib", "recording": recording}
-        program.write_text(STAND_IN.format(first_line=python_line(), provider=provider, **places))
-        program.chmod(0o755)
-        jobs[provider] = submit(slurm, tmp_path, program)
+        program = STAND_IN.format(first_line=python_line(), provider=provider, **places)
+        jobs[provider] = submit(slurm, tmp_path, executable(tmp_path / provider, program))
     ended = {name: state_of(slurm, job) for name, job in jobs.items()}
     outputs = {name: tmp_path / f"nccl-all_reduce_perf_{job}.out" for name, job in jobs.items()}
     judged = dict[str, tuple[int, str]]()

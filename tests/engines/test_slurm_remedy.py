@@ -18,7 +18,7 @@ from tasks.gate.question import ApprovalAction
 from tasks.remediation.model import Act, ActState
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
-from tests.engines.slurm_cluster import running_cluster, unavailable
+from tests.engines.slurm_cluster import running_cluster
 from tests.engines.slurm_gates import slurm_gate
 from tests.engines.slurm_reboots import REBOOTS, RebootingCluster
 from tests.flows.answering import asked as questions
@@ -82,8 +82,6 @@ def slurm(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[LoggingCluster]:
     """Four nodes that can be rebooted, with logs of their own."""
-    if why := unavailable():
-        pytest.skip(why)
     monkeypatch.setattr(few_checks, "NAMES", (*few_checks.NAMES, "kernel.xid"))
     with running_cluster(LoggingCluster, tmp_path_factory.mktemp("slurm"), 4) as cluster:
         monkeypatch.setenv("PATH", cluster.path)

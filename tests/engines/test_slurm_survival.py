@@ -6,12 +6,13 @@ import contextlib
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import JobHandle, JobState, LaunchRejected, PreflightResult, Trouble, Work
+from tasks.launchers.base import JobHandle, JobState, Launcher, LaunchRejected, PreflightResult, Trouble, Work
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.engines.slurm_cluster import SlurmCluster
@@ -35,20 +36,15 @@ def names(slurm: SlurmCluster) -> list[str]:
 
 def test_two_gates_that_submit_at_the_same_moment_have_one_job(slurm: SlurmCluster, bench: Bench) -> None:
     """One makes the folder and calls sbatch; the other adopts. Slurm itself would run two jobs of one name."""
-    job, handles = bench.job(WAIT), list[JobHandle]()
-    both = threading.Barrier(2)
+    job, both = bench.job(WAIT), threading.Barrier(2)
 
-    def submit() -> None:
-        launcher = bench.again()
+    def submit(launcher: Launcher) -> JobHandle:
         plan = launcher.plan(job)
         both.wait()
-        handles.append(launcher.submit(plan))
+        return launcher.submit(plan)
 
-    threads = [threading.Thread(target=submit) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        handles = [*pool.map(submit, (bench.again(), bench.again()))]
 
     assert sorted(handle.adopted for handle in handles) == [False, True]
     assert names(slurm) == [job.name]

@@ -82,8 +82,7 @@ def test_healthy_nodes_are_a_go(slurm: SlurmCluster, tmp_path: Path) -> None:
 def test_the_shipped_batch_files(slurm: SlurmCluster, tmp_path: Path, script: str, nodes: int) -> None:
     """As their comments say, with a larger number for a check and a line for each group."""
     assert command(["node", "pack", "--out", str(tmp_path / "prelaunch.pyz")]) == 0
-    path = SCRIPTS / script
-    words = (str(path), "cpu", "--option", "training.smoke.steps=40")
+    words = (str(SCRIPTS / script), "cpu", "--option", "training.smoke.steps=40")
     argv = (str(slurm.folder / "bin" / "sbatch"), "--wait", *words)
     environment = {**os.environ, "PRELAUNCH_PYTHON": sys.executable}
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

@@ -8,12 +8,11 @@ table of a datagram endpoint); "cut", "garbage"; "hang"; "4126"; "gone" (fi_geti
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.fakes.tools import Reply, install
-from tests.programs import python_line
+from tests.programs import executable, python_line
 
 TABLE = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
 64      10      =10      1.2k        0.02s      0.05    1211.35       0.00
@@ -99,9 +98,7 @@ def install_fabric(
     install(folder, "fi_info", [version, Reply(fi_info, asked="-p efa")])
     told, dials = folder / ".fi_pingpong.json", {"modes": dict(modes or {}), "sysfs": str(sysfs or "/none")}
     told.write_text(json.dumps({**dials, "table": TABLE, "bytes": SENT_BYTES}))
-    path = folder / "fi_pingpong"
-    path.write_text(_BODY.format(first_line=python_line("-S"), told=str(told)))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    executable(folder / "fi_pingpong", _BODY.format(first_line=python_line("-S"), told=str(told)))
 
 
 def make_sysfs(

@@ -42,6 +42,7 @@ CALLS_SINCE = {
     "nvmlDeviceGetMemoryInfo_v2": 510, "nvmlDeviceGetGpuFabricInfo": 525, "nvmlDeviceGetSramEccErrorStatus": 535,
     "nvmlDeviceGetCurrentClocksEventReasons": 535, "nvmlDeviceGetGpuFabricInfoV": 550,
     "nvmlDeviceGetMarginTemperature": 570, "nvmlDeviceGetTemperatureV": 570, "nvmlDeviceGetRepairStatus": 580,
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1": 580,
 }  # fmt: skip
 FIELDS_SINCE = {
     **dict.fromkeys((161, 162, 163), 525), **dict.fromkeys(range(205, 223), 560), 230: 565,

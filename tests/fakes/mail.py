@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import socketserver
-from collections.abc import Iterator
-from contextlib import contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import ThreadingHTTPServer
 from typing import Any
 
-from tests.fakes.serving import QuietHandler, serving
+from tests.fakes.serving import QuietHandler
 
 
 class MailServer(socketserver.ThreadingTCPServer):
@@ -24,11 +22,6 @@ class MailServer(socketserver.ThreadingTCPServer):
         self.mails: list[EmailMessage] = []
         self.refuses = False
         super().__init__(("127.0.0.1", 0), _Smtp)
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self.server_address[1])
 
 
 class _Smtp(socketserver.StreamRequestHandler):
@@ -70,17 +63,10 @@ class _Smtp(socketserver.StreamRequestHandler):
 class Webhook(ThreadingHTTPServer):
     """Keeps the JSON of what is posted to it, with the path; answers `status`."""
 
-    daemon_threads = True
-
     def __init__(self, port: int = 0) -> None:
         self.posted: list[tuple[str, dict[str, Any]]] = []
         self.status = 200
         super().__init__(("127.0.0.1", port), _Posted)
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self.server_address[1])
 
 
 class _Posted(QuietHandler):
@@ -91,17 +77,3 @@ class _Posted(QuietHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.posted.append((self.path, json.loads(data)))
         self.answer(self.server.status)
-
-
-@contextmanager
-def mail_server() -> Iterator[MailServer]:
-    """A server while the block lasts."""
-    with serving(MailServer()) as server:
-        yield server
-
-
-@contextmanager
-def webhook() -> Iterator[Webhook]:
-    """A server while the block lasts."""
-    with serving(Webhook()) as server:
-        yield server

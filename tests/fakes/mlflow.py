@@ -159,15 +159,11 @@ def _log(run: Run, table: dict[str, Any]) -> None:
 
 
 class _Handler(QuietHandler):
+    server: _Server
     protocol_version = "HTTP/1.1"
 
-    @property
-    def state(self) -> MlflowServer:
-        found: MlflowServer = self.server.state  # type: ignore[attr-defined]
-        return found
-
     def _serve(self) -> None:
-        state = self.state
+        state = self.server.state
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = urlsplit(self.path)
         state.calls.append(parts.path)
@@ -190,7 +186,7 @@ class _Handler(QuietHandler):
         elif failure is Failure.REDIRECT:
             self.answer(302, Location="http://127.0.0.1:9/elsewhere")
         elif failure is Failure.HANG:
-            self.state.ends.wait(600)
+            self.server.state.ends.wait(600)
         elif failure is Failure.RESET:
             self.reset()
         elif failure in (Failure.TRICKLE, Failure.ENDLESS):
@@ -205,7 +201,7 @@ class _Handler(QuietHandler):
         self.end_headers()
         until = time.monotonic() + 600
         try:
-            while time.monotonic() < until and not self.state.ends.wait(0 if fast else 0.05):
+            while time.monotonic() < until and not self.server.state.ends.wait(0 if fast else 0.05):
                 self.wfile.write(b" " * (65536 if fast else 1))
         except OSError:
             self.close_connection = True
@@ -226,8 +222,6 @@ ANSWERS: dict[Failure, tuple[int, bytes]] = {
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
     def __init__(self, state: MlflowServer) -> None:
         self.state = state
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -238,6 +232,6 @@ def mlflow_server() -> Iterator[MlflowServer]:
     """A server that serves until the end of the block."""
     state = MlflowServer()
     server = _Server(state)
-    state.uri = f"http://127.0.0.1:{server.server_address[1]}"
+    state.uri = f"http://127.0.0.1:{server.server_port}"
     with serving(server, state.ends.set):
         yield state

@@ -69,7 +69,7 @@ def _context(check: Any, rank: int, nodes: int, sabotage: str) -> Any:
         scratch=Path("/nonexistent"),
         timeout_s=check.timeout_s,
         options=OPTIONS,
-        place=RankPlace(rank, rank, world, "cpu"),
+        rank_place=RankPlace(rank, rank, world, "cpu"),
         instance=builtin().instances["p5.48xlarge"],
     )
 

@@ -156,8 +156,6 @@ def _refusal(said: list[str]) -> dict[str, Any]:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
     def __init__(self, pagerduty: PagerDuty) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.pagerduty = pagerduty

@@ -17,7 +17,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,54 +149,64 @@ def __getattr__(name: str) -> Callable[..., Any]:
     return lambda gpu, *more: _said(gpu, ":".join((name, *map(str, more))), {"error": 3})
 
 
-def nvmlDeviceGetUUID(gpu: int) -> Any:
-    return _said(gpu, "nvmlDeviceGetUUID", uuid_of(gpu))
+# What a healthy GPU answers to the calls that are dialled by their name and further arguments.
+HEALTHY: dict[str, Callable[..., Any]] = {
+    "nvmlDeviceGetUUID": lambda gpu: uuid_of(gpu),
+    "nvmlDeviceGetSerial": lambda gpu: f"16540240{gpu:05d}",
+    "nvmlDeviceGetName": lambda gpu: _model()["name"],
+    "nvmlDeviceGetVbiosVersion": lambda gpu: _model()["vbios"],
+    "nvmlDeviceGetMarginTemperature": lambda gpu: _needs("margin", _model().get("margin")),
+    "nvmlDeviceGetTemperatureV": lambda gpu, sensor: _load(61, 31),
+    "nvmlDeviceGetTemperature": lambda gpu, sensor: _load(61, 31),
+    "nvmlDeviceGetTemperatureThreshold": lambda gpu, threshold: _model().get("max_c", {"error": 3}),
+    "nvmlDeviceGetPowerUsage": lambda gpu: _load(652_300, 69_800),
+    "nvmlDeviceGetEnforcedPowerLimit": lambda gpu: _model()["watts"] * 1000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": lambda gpu: _model()["watts"] * 1000,
+    "nvmlDeviceGetClockInfo": lambda gpu, clock: int(_model()["sm"] * _load(0.84, 0.17)),
+    "nvmlDeviceGetMaxClockInfo": lambda gpu, clock: _model()["sm"],
+    "nvmlDeviceGetCurrentClocksEventReasons": lambda gpu: _load(4, 1),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": lambda gpu: _load(4, 1),
+    "nvmlDeviceGetCurrPcieLinkGeneration": lambda gpu: _load(_model()["generation"], 1),
+    "nvmlDeviceGetCurrPcieLinkWidth": lambda gpu: _model()["width"],
+    "nvmlDeviceGetEccMode": lambda gpu: [1, 1],
+    "nvmlDeviceGetMemoryErrorCounter": lambda gpu, bad, whole, place: 0 if place in (2, 7) else {"error": 3},
+    "nvmlDeviceGetTotalEccErrors": lambda gpu, uncorrected, aggregate: 0,
+    "nvmlDeviceGetRetiredPagesPendingStatus": lambda gpu: {"error": 3} if _model().get("remap") else 0,
+    "nvmlDeviceGetRepairStatus": lambda gpu: _needs("repair", [0, 0]),
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1": lambda gpu: 0,
+    "nvmlDeviceGetNvLinkState": lambda gpu, link: (
+        1 if link < _model()["links"] else {"error": 2 if _model()["links"] else 3}
+    ),
+    "nvmlDeviceGetNvLinkErrorCounter": lambda gpu, link, counter: (
+        0 if _model()["links"] and _model().get("nvlink", 0) < 4 else {"error": 3}
+    ),
+    "nvmlDeviceGetPersistenceMode": lambda gpu: 1,
+    "nvmlDeviceGetMigMode": lambda gpu: _needs("mig", [0, 0]),
+    "nvmlDeviceGetComputeMode": lambda gpu: 0,
+}
 
 
-def nvmlDeviceGetSerial(gpu: int) -> Any:
-    return _said(gpu, "nvmlDeviceGetSerial", f"16540240{gpu:05d}")
+def _call(name: str, healthy: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of this name; it takes what `healthy` takes."""
 
-
-def _call(name: str, healthy: Callable[[], Any]) -> Callable[[int], Any]:
-    """A call that takes a GPU alone."""
-
-    def call(gpu: int) -> Any:
-        return _said(gpu, name, healthy())
+    @wraps(healthy)
+    def call(gpu: int, *more: int) -> Any:
+        return _said(gpu, ":".join((name, *map(str, more))), healthy(gpu, *more))
 
     return call
 
 
-nvmlDeviceGetName = _call("nvmlDeviceGetName", lambda: _model()["name"])
-nvmlDeviceGetVbiosVersion = _call("nvmlDeviceGetVbiosVersion", lambda: _model()["vbios"])
-MARGIN = "nvmlDeviceGetMarginTemperature"
-nvmlDeviceGetMarginTemperature = _call(MARGIN, lambda: _needs("margin", _model().get("margin")))
-nvmlDeviceGetPowerUsage = _call("nvmlDeviceGetPowerUsage", lambda: _load(652_300, 69_800))
-nvmlDeviceGetEnforcedPowerLimit = _call("nvmlDeviceGetEnforcedPowerLimit", lambda: _model()["watts"] * 1000)
-LIMIT = "nvmlDeviceGetPowerManagementDefaultLimit"
-nvmlDeviceGetPowerManagementDefaultLimit = _call(LIMIT, lambda: _model()["watts"] * 1000)
-nvmlDeviceGetCurrentClocksEventReasons = _call("nvmlDeviceGetCurrentClocksEventReasons", lambda: _load(4, 1))
-OLDER = "nvmlDeviceGetCurrentClocksThrottleReasons"
-nvmlDeviceGetCurrentClocksThrottleReasons = _call(OLDER, lambda: _load(4, 1))
-nvmlDeviceGetCurrPcieLinkWidth = _call("nvmlDeviceGetCurrPcieLinkWidth", lambda: _model()["width"])
-nvmlDeviceGetEccMode = _call("nvmlDeviceGetEccMode", lambda: [1, 1])
-nvmlDeviceGetRepairStatus = _call("nvmlDeviceGetRepairStatus", lambda: _needs("repair", [0, 0]))
-nvmlDeviceGetPersistenceMode = _call("nvmlDeviceGetPersistenceMode", lambda: 1)
-nvmlDeviceGetMigMode = _call("nvmlDeviceGetMigMode", lambda: _needs("mig", [0, 0]))
-nvmlDeviceGetComputeMode = _call("nvmlDeviceGetComputeMode", lambda: 0)
+globals().update({name: _call(name, healthy) for name, healthy in HEALTHY.items()})
 
 
-def nvmlInit() -> None:
+def _turned(call: str, on: bool) -> None:
     global _open
-    _said("node", "nvmlInit", None)
-    _open = True
+    _said("node", call, None)
+    _open = on
 
 
-def nvmlShutdown() -> None:
-    global _open
-    _said("node", "nvmlShutdown", None)
-    _open = False
-
-
+nvmlInit = partial(_turned, "nvmlInit", True)
+nvmlShutdown = partial(_turned, "nvmlShutdown", False)
 nvmlSystemGetDriverVersion = partial(_said, "node", "nvmlSystemGetDriverVersion", "580.105.08")
 nvmlSystemGetCudaDriverVersion_v2 = partial(_said, "node", "nvmlSystemGetCudaDriverVersion_v2", 13000)
 
@@ -258,10 +268,7 @@ def nvmlDeviceGetUtilizationRates(gpu: int) -> Any:
 
 
 def _listing(call: str) -> Callable[[int], Any]:
-    def processes(gpu: int) -> Any:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in _said(gpu, call, [])]
-
-    return processes
+    return lambda gpu: [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in _said(gpu, call, [])]
 
 
 nvmlDeviceGetComputeRunningProcesses = _listing("nvmlDeviceGetComputeRunningProcesses")
@@ -269,46 +276,13 @@ nvmlDeviceGetGraphicsRunningProcesses = _listing("nvmlDeviceGetGraphicsRunningPr
 nvmlDeviceGetMPSComputeRunningProcesses = _listing("nvmlDeviceGetMPSComputeRunningProcesses")
 
 
-def nvmlDeviceGetTemperatureV(gpu: int, sensor: int, call: str = "nvmlDeviceGetTemperatureV") -> Any:
-    return _said(gpu, call, _load(61, 31))
-
-
-def nvmlDeviceGetTemperature(gpu: int, sensor: int) -> Any:
-    return nvmlDeviceGetTemperatureV(gpu, sensor, "nvmlDeviceGetTemperature")
-
-
-def nvmlDeviceGetTemperatureThreshold(gpu: int, threshold: int) -> Any:
-    return _said(gpu, f"nvmlDeviceGetTemperatureThreshold:{threshold}", _model().get("max_c", {"error": 3}))
-
-
-def nvmlDeviceGetClockInfo(gpu: int, clock: int) -> Any:
-    return _said(gpu, f"nvmlDeviceGetClockInfo:{clock}", int(_model()["sm"] * _load(0.84, 0.17)))
-
-
-def nvmlDeviceGetMaxClockInfo(gpu: int, clock: int) -> Any:
-    return _said(gpu, f"nvmlDeviceGetMaxClockInfo:{clock}", _model()["sm"])
-
-
 def nvmlDeviceGetViolationStatus(gpu: int, policy: int) -> Any:
     return SimpleNamespace(violationTime=_said(gpu, f"nvmlDeviceGetViolationStatus:{policy}", 0))
-
-
-def nvmlDeviceGetCurrPcieLinkGeneration(gpu: int) -> Any:
-    return _said(gpu, "nvmlDeviceGetCurrPcieLinkGeneration", _load(_model()["generation"], 1))
 
 
 def nvmlDeviceGetPcieReplayCounter(gpu: int) -> Any:
     found = _said(gpu, "nvmlDeviceGetPcieReplayCounter", [150])
     return found.pop(0) if len(found) > 1 else found[0]
-
-
-def nvmlDeviceGetMemoryErrorCounter(gpu: int, uncorrected: int, aggregate: int, location: int) -> Any:
-    call = f"nvmlDeviceGetMemoryErrorCounter:{uncorrected}:{aggregate}:{location}"
-    return _said(gpu, call, 0 if location in (2, 7) else {"error": 3})
-
-
-def nvmlDeviceGetTotalEccErrors(gpu: int, uncorrected: int, aggregate: int) -> Any:
-    return _said(gpu, f"nvmlDeviceGetTotalEccErrors:{uncorrected}:{aggregate}", 0)
 
 
 def nvmlDeviceGetSramEccErrorStatus(gpu: int, status: Any) -> int:
@@ -332,21 +306,6 @@ def nvmlDeviceGetRetiredPages(gpu: int, cause: int) -> Any:
     return list(
         _said(gpu, f"nvmlDeviceGetRetiredPages:{cause}", {"error": 3} if _model().get("remap") else [])
     )
-
-
-def nvmlDeviceGetRetiredPagesPendingStatus(gpu: int) -> Any:
-    default = {"error": 3} if _model().get("remap") else 0
-    return _said(gpu, "nvmlDeviceGetRetiredPagesPendingStatus", default)
-
-
-def nvmlDeviceGetNvLinkState(gpu: int, link: int) -> Any:
-    up, none = link < _model()["links"], 2 if _model()["links"] else 3
-    return _said(gpu, f"nvmlDeviceGetNvLinkState:{link}", 1 if up else {"error": none})
-
-
-def nvmlDeviceGetNvLinkErrorCounter(gpu: int, link: int, counter: int) -> Any:
-    default: Any = 0 if _model()["links"] and _model().get("nvlink", 0) < 4 else {"error": 3}
-    return _said(gpu, f"nvmlDeviceGetNvLinkErrorCounter:{link}:{counter}", default)
 
 
 def nvmlDeviceGetGpuFabricInfoV(gpu: int, info: Any) -> int:
@@ -388,8 +347,7 @@ def _field(gpu: int, ident: int, scope: int | None) -> Any:
 
 def _fields() -> dict[int, Any]:
     """The fields that a healthy GPU of the model has."""
-    generation = _model().get("nvlink", 0)
-    links = {4: (161, 162, 163), 5: (206, 207, 208, 211, 215)}.get(generation, ())
+    links = {4: (161, 162, 163), 5: (206, 207, 208, 211, 215)}.get(_model().get("nvlink", 0), ())
     found: dict[int, Any] = {**dict.fromkeys(links, 0), **dict.fromkeys((230, 269, 270, 271), 0)}
     if _model().get("hbm"):
         found[82] = _load(58, 37)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 from checks.process import tool
-from tests.programs import python_line
+from tests.programs import executable, python_line
 
 RUN = tool.run
 
@@ -67,9 +66,8 @@ def install(folder: Path, name: str, replies: Sequence[Reply]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     told = folder / f".{name}.json"
     told.write_text(json.dumps([asdict(reply) for reply in replies]))
-    path = folder / name
-    path.write_text(_BODY.format(first_line=python_line("-S"), name=name, replies=str(told)))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    script = _BODY.format(first_line=python_line("-S"), name=name, replies=str(told))
+    path = executable(folder / name, script)
     _INSTALLED[str(path)] = replies
     return path
 

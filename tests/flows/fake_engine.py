@@ -119,7 +119,7 @@ class Engine:
         self.steps[job.name] = steps(job)
         pool = self.kept.get(job.predecessor)
         if pool is not None and pool.state is RetentionState.READY and self.matches:
-            self.kept[job.predecessor] = RetainedMachines(RetentionState.TAKEN, "Reused", job.name)
+            self.kept[job.predecessor] = RetainedMachines(RetentionState.REUSED, "Reused", job.name)
         return JobHandle(job.name, False)
 
     def state(self, name: str) -> JobStatus:
@@ -203,7 +203,7 @@ class Engine:
         if self.placement is Placement.POOLED and self.jobs[name].work is Work.CHECK:
             pool = self.pools.pop(0) if len(self.pools) > 1 else self.pools[0]
             named = {state.value: state for state in (*PAID, RetentionState.GONE)}
-            state = named.get(pool, RetentionState.TAKEN)
+            state = named.get(pool, RetentionState.REUSED)
             self.kept[name] = RetainedMachines(state, "", "" if pool in named else pool)
 
     def _final(self, job: JobSpec, status: JobStatus) -> JobStatus:

@@ -88,7 +88,7 @@ def test_a_question_and_its_answer_are_events(
     answered(request, "launch-anyway")
 
     (question,) = asked(tmp_path / "store")
-    names = [GateEvent.STARTED, GateEvent.ASKED, GateEvent.ANSWERED, GateEvent.GO]
+    names = [GateEvent.STARTED, GateEvent.QUESTION, GateEvent.ANSWER, GateEvent.GO]
     assert [*names, events.HEARTBEAT, events.RUN_ENDED] == [one.event for one in sent]
     started, first, second, gone = (one.payload for one in sent[:4])
     assert (question.key, False, "ask") == tuple(first[key] for key in ("key", "override", "answer"))

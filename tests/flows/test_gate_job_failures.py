@@ -204,7 +204,7 @@ def test_the_same_gate_file_goes_on_with_the_pool_of_the_dead_one(tmp_path: Path
     _, outcome = gate_it(fake_gate(tmp_path))
 
     assert (0, list(session.renewal.lease.jobs)) == (outcome.code, list(engine.jobs))
-    assert RetentionState.TAKEN is engine.kept[session.renewal.lease.job(CHECK)].state
+    assert RetentionState.REUSED is engine.kept[session.renewal.lease.job(CHECK)].state
 
 
 def test_a_check_that_died_with_its_gate_starts_anew(tmp_path: Path, engine: Engine) -> None:

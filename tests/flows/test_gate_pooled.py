@@ -53,7 +53,7 @@ def test_a_training_that_is_handed_over_keeps_its_machines(tmp_path: Path, engin
     released = [job for verb, job in engine.calls if verb == "release" and "-check-" in job]
 
     assert (0, 0, []) == (outcome.code, engine.count("cancel"), released)
-    assert RetentionState.TAKEN is engine.kept[f"{outcome.gate_id}-check-1"].state
+    assert RetentionState.REUSED is engine.kept[f"{outcome.gate_id}-check-1"].state
 
 
 @pytest.mark.parametrize("verb", ["submit", "train"])

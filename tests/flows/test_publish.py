@@ -75,7 +75,7 @@ def test_publishing_failures_change_no_verdict(
     """Trend, page of all nodes, node rows, and a tracking server that is not there: the training is launched, the page
     or the log says what is missing, and the list has the gate all the same.
     """
-    for broken in ("publish.rows_of", "reports.trend.past_of", "reports.fleet.reading.read_fleet"):
+    for broken in ("publish.node_rows.rows_of", "reports.trend.past_of", "reports.fleet.reading.read_fleet"):
         monkeypatch.setattr(f"tasks.{broken}", lambda *of, **more: 1 / 0)
     path = fake_gate(tmp_path)
     path.write_text(path.read_text() + '\n[mlflow]\nuri = "http://127.0.0.1:9"\n')

@@ -18,7 +18,7 @@ from tasks.gate.lease.owner import Owner, this_process
 from tasks.gate.lease.renewal import FRESH_S, RunLiveness, liveness_of, patience_s
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration.runs import GateRun
-from tasks.reap import ReapAction, Why, assess_state, crash_message
+from tasks.reap import ReapAction, ReapCause, assess_state, crash_message
 from tasks.store.folder import FolderStore
 
 ELSEWHERE = Owner("far", "another boot pid:[1]", 7, 7, "run-1")
@@ -27,7 +27,7 @@ ENGINE = leases.LauncherAddress("local", {}, "/nowhere")
 
 @pytest.mark.parametrize("why", ["silent", "crashed", "cancelled", "asked"])
 @pytest.mark.parametrize("kind", [kind for kind in StateType if kind is not StateType.PAUSED])
-def test_a_run_whose_process_lives_is_left_alone(why: Why, kind: StateType) -> None:
+def test_a_run_whose_process_lives_is_left_alone(why: ReapCause, kind: StateType) -> None:
     """Whatever the server takes it for."""
     assert ReapAction.LEAVE is assess_state(why, kind, kind.value, RunLiveness.LIVES).act
 
@@ -81,7 +81,7 @@ def test_a_run_without_a_process_gets_the_end_that_its_state_calls_for(
     ],
 )
 def test_a_late_run_is_told_while_it_is_late_and_a_deadline_wakes_whoever_waits(
-    why: Why, kind: StateType, name: str, act: ReapAction
+    why: ReapCause, kind: StateType, name: str, act: ReapAction
 ) -> None:
     """Who began meanwhile is not told; whether a run still waits is found out by who wakes it."""
     assert act is assess_state(why, kind, name, RunLiveness.FREE).act

@@ -108,6 +108,20 @@ def test_a_command_that_leaves_nothing_is_said_on_every_channel(
 
 
 @pytest.mark.parametrize(
+    ("end", "code", "word"), [("kill -9 $$", 137, "CANNOT TELL"), ("exit 143", 143, "CANCELLED")]
+)
+def test_a_gate_that_is_killed_leaves_complete_results(
+    tmp_path: Path, end: str, code: int, word: str
+) -> None:
+    """It had begun: its summary says only that it has not finished, and what it started may run."""
+    text = 'while [ $# -gt 0 ]; do [ "$1" = --summary ] && echo "# X" >"$2"; shift; done; '
+    done = gated(tmp_path, text + end, GITHUB_ACTIONS="true")
+
+    assert (code, 1) == (done.returncode, done.stderr.count("::error "))
+    assert "nothing was started" not in headed(tmp_path, word)
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [
         ('# name = "no"\nname = "bravo"\n[cluster]\nname = "other"\n', "bravo"),
@@ -227,7 +241,7 @@ def test_a_log_without_markdown_shows_the_signs_themselves(tmp_path: Path) -> No
     """What a summary escapes, a person would have to decode in a job's log."""
     said = r"a [b] of c_d: *e* `f` https://g.h/i $1 <j> |k| ~l #m @n \\o &p"
     (tmp_path / "summary").write_text(f"# NO-GO x: {escape(said)}\n\n## Nodes\n\nmore\n")
-    text = 'while [ $# -gt 0 ]; do [ "$1" = --summary ] && cp summary "$2"; shift; done; exit 5'
+    text = 'while [ $# -gt 0 ]; do [ "$1" = --summary ] && cp summary "$2"; shift; done; echo; exit 5'
     done = gated(tmp_path, text)
 
     assert f"# NO-GO x: {said}\n" in done.stderr and "&#" not in done.stderr and "more" not in done.stderr

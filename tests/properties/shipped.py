@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -24,21 +25,10 @@ from tests.properties.spoils import Document, bad
 
 # The second GPU type is one of whose collectives nothing is known.
 READABLE, WITHHELD = KernelLog.READABLE, KernelLog.WITHHELD
-KINDS = (
-    ("cpu", 1, READABLE),
-    ("cpu", 3, READABLE),
-    ("p5.48xlarge", 1, READABLE),
-    ("p5.48xlarge", 2, READABLE),
-    ("g5.12xlarge", 2, READABLE),
-    ("trn1.32xlarge", 2, READABLE),
-)
+BOTH = (("p5.48xlarge", 1), ("g5.12xlarge", 2), ("trn1.32xlarge", 2))
+KINDS = tuple((*one, READABLE) for one in (("cpu", 1), ("cpu", 3), ("p5.48xlarge", 2), *BOTH))
 # On an engine that withholds the kernel's log, so that its checks are skipped.
-CONFINED = (
-    ("cpu", 2, WITHHELD),
-    ("p5.48xlarge", 1, WITHHELD),
-    ("g5.12xlarge", 2, WITHHELD),
-    ("trn1.32xlarge", 2, WITHHELD),
-)
+CONFINED = tuple((*one, WITHHELD) for one in (("cpu", 2), *BOTH))
 
 
 @cache
@@ -127,6 +117,15 @@ def faulty(draw: st.DrawFn, kinds: tuple[tuple[str, int, KernelLog], ...] | None
         metrics[metric][place] = bad(metrics[metric][place])
     optional = frozenset(draw(st.lists(st.sampled_from(checks), max_size=3)))
     return Case(kind, nodes, document, optional, draw(st.booleans()))
+
+
+def missed(judge: Callable[[Document], Verdict], before: Document, after: Document) -> Verdict:
+    """The verdict afterwards, which says what is missing and is no better than the one before."""
+    was, now = judge(before), judge(after)
+
+    assert says_so(now)
+    assert now.level.rank >= was.level.rank
+    return now
 
 
 def says_so(verdict: Verdict) -> bool:

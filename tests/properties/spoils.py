@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from checks.facts.builtin import builtin
 from checks.policy import RELATIVE, CheckPolicy
 
 Document = dict[str, Any]
@@ -80,6 +84,31 @@ RULED_SPOILS: dict[str, Callable[[Any], Any]] = {
     "another type": lambda value: [*map(_other, value)] if isinstance(value, list) else _other(value),
     "truth": lambda value: True if not isinstance(value, bool) else "True",
 }
+
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+def lose_value(
+    draw: Draw, document: Document, lines: Mapping[str, CheckPolicy], kind: str
+) -> tuple[str, str]:
+    """Spoil a value of a report of machines of this type: the name of its check, and what was done to which metric."""
+    name = draw(st.sampled_from(sorted(name for name, one in document["checks"].items() if one["metrics"])))
+    planned = next(line for line in document["plan"] if line["check"] == name)
+    metric = draw(st.sampled_from(sorted(planned["metrics"])))
+    metrics, line = document["checks"][name]["metrics"], lines[name]
+    place = draw(st.integers(0, len(metrics[metric]) - 1))
+    ruled = any(rule.metric == metric and not (rule.same or rule.uniform) for rule in line.rules)
+    spoils = {**VALUE_SPOILS, **(RULED_SPOILS if ruled else {})}
+    spoil = draw(st.sampled_from(sorted(spoils)))
+    held = metrics[metric][place]
+    # Elements that nothing names may be as many as there are: events of a log, ports of a host.
+    many = isinstance(held, list) and len(held) > 1
+    assume(spoil != "cut" or not many or is_named(line, metric, metrics, place))
+    # What the model does not have cannot be lost.
+    assume(spoil != "a null in front" or metric not in builtin().absent(kind, name))
+    metrics[metric][place] = spoils[spoil](held)
+    return name, f"{metric}: {spoil}"
 
 
 def without_subjects(document: Document, gone: Callable[[str], bool]) -> None:

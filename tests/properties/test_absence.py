@@ -10,19 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from checks.facts import withheld_kernel_log
-from checks.facts.builtin import builtin
 from checks.judge.completeness import FAMILIES, GPUS
-from checks.model import Answer, KernelLog, Level, Verdict
-from tests.properties.shipped import CONFINED, Case, faulty, says_so
-from tests.properties.spoils import (
-    ROW_SPOILS,
-    RULED_SPOILS,
-    VALUE_SPOILS,
-    Document,
-    is_named,
-    skipped,
-    without_subjects,
-)
+from checks.model import Answer, KernelLog, Level
+from tests.properties.shipped import CONFINED, Case, faulty, missed, says_so
+from tests.properties.spoils import ROW_SPOILS, Document, lose_value, skipped, without_subjects
 
 FAST = settings(max_examples=10)
 
@@ -45,20 +36,11 @@ def _row_taken(draw: st.DrawFn) -> Case:
     return case.spoilt(name, spoil.__name__, after)
 
 
-def _missed(case: Case, after: Document) -> Verdict:
-    """The verdict afterwards, which says what is missing and is no better than the one before."""
-    was, now = case.judged(case.before), case.judged(after)
-
-    assert says_so(now)
-    assert now.level.rank >= was.level.rank
-    return now
-
-
 @FAST
 @given(_row_taken())
 def test_an_observation_that_is_lost_is_missed(case: Case) -> None:
     """Dropped, errored, skipped, doubled, empty or of a stranger: at least a WARN, cause EVIDENCE, and never better."""
-    now = _missed(case, case.after)
+    now = missed(case.judged, case.before, case.after)
 
     if case.policy.checks[case.check].required:
         assert now.level is Level.FAIL
@@ -68,31 +50,16 @@ def test_an_observation_that_is_lost_is_missed(case: Case) -> None:
 def _value_taken(draw: st.DrawFn) -> Case:
     case = draw(faulty())
     after = _copied(case.before)
-    name = draw(st.sampled_from(sorted(name for name, one in after["checks"].items() if one["metrics"])))
-    planned = next(line for line in after["plan"] if line["check"] == name)
-    line = case.policy.checks[name]
-    metric = draw(st.sampled_from(sorted(planned["metrics"])))
-    metrics = after["checks"][name]["metrics"]
-    place = draw(st.integers(0, len(metrics[metric]) - 1))
-    ruled = any(rule.metric == metric and not (rule.same or rule.uniform) for rule in line.rules)
-    spoils = {**VALUE_SPOILS, **(RULED_SPOILS if ruled else {})}
-    spoil = draw(st.sampled_from(sorted(spoils)))
-    held = metrics[metric][place]
-    # Elements that nothing names may be as many as there are: events of a log, ports of a host.
-    many = isinstance(held, list) and len(held) > 1
-    assume(spoil != "cut" or not many or is_named(line, metric, metrics, place))
-    # What the model does not have cannot be lost.
-    assume(spoil != "a null in front" or metric not in builtin().absent(case.kind, name))
-    metrics[metric][place] = spoils[spoil](held)
+    name, what = lose_value(draw, after, case.policy.checks, case.kind)
     assume(after != case.before)
-    return case.spoilt(name, f"{metric}: {spoil}", after)
+    return case.spoilt(name, what, after)
 
 
 @FAST
 @given(_value_taken())
 def test_a_value_that_is_lost_is_missed(case: Case) -> None:
     """Null, empty, cut, of another type or out of range: at least a WARN, cause EVIDENCE, and never better."""
-    _missed(case, case.after)
+    missed(case.judged, case.before, case.after)
 
 
 @FAST
@@ -108,7 +75,7 @@ def test_a_part_that_is_lost_is_missed(case: Case, index: int, part: str) -> Non
     name = names[index % len(names)]
     _lose(after, case.policy.checks, name, index, part)
     assume(after != case.before)
-    _missed(case, after)
+    missed(case.judged, case.before, after)
 
 
 def _lose(document: Document, lines: Any, name: str, index: int, part: str) -> None:
@@ -164,4 +131,4 @@ def test_a_declaration_that_was_edited_is_never_the_better_one(case: Case, log: 
     after = _copied(case.before)
     after["declared"]["kernel_log"] = log.value
     assume(after != case.before)
-    _missed(case, after)
+    missed(case.judged, case.before, after)

@@ -147,7 +147,7 @@ def test_each_number_of_a_report_is_compared_with_its_bounds(kind: str, nodes: i
                 for number in (bounds.least - 1, bounds.most * 2):
                     changed = replace(row, metrics={**row.metrics, metric: with_number(value, number)})
                     found = weigh(replace(alone, observations=(changed, *others)), policy_of(kind), builtin())
-                    subjects = found.rows[row.check].columns.subjects
+                    subjects = found.records[row.check].columns.subjects
                     assert row.subject not in subjects, (row.check, metric, number)
 
 

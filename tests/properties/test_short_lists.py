@@ -47,7 +47,7 @@ def recorded(name: str) -> Report:
     data = (RECORDINGS / name).read_bytes()
     report = load(gzip.decompress(data) if name.endswith(".gz") else data)
     kind, declared = report.declared.instance_type, report.declared
-    row = builtin().of(declared).instances[kind]
+    row = builtin().merged(declared).instances[kind]
     plan = catalog.plan(catalog.CATALOG, declared, report.profile, row, policy_of(declared))
     holds = {planned.check: planned.holds for planned in plan}
     lists = {check: tuple(one for one in held if one.metric != "steps") for check, held in holds.items()}
@@ -115,8 +115,8 @@ def missing(report: Report) -> set[str]:
     sound = weigh(report, policy, builtin())
     found = (
         *sound.findings,
-        *culprits.judge(report, sound.rows, policy, builtin()),
-        *reachability.judge(report, sound.rows, policy),
+        *culprits.judge(report, sound.records, policy, builtin()),
+        *reachability.judge(report, sound.records, policy),
     )
     return {f.check for f in found if f.cause is Cause.EVIDENCE and f.level is Level.FAIL}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.documents.report import dump
@@ -28,17 +28,8 @@ from checks.model import (
     rank_subject,
 )
 from checks.policy import CheckPolicy, Expect, OnWarn, Over, Policy, Rule, can_fail, check_sense
-from tests.properties.shipped import judged, learned, says_so
-from tests.properties.spoils import (
-    ROW_SPOILS,
-    RULED_SPOILS,
-    VALUE_SPOILS,
-    Document,
-    bad,
-    is_named,
-    mixed,
-    without_subjects,
-)
+from tests.properties.shipped import judged, learned, missed
+from tests.properties.spoils import ROW_SPOILS, Document, bad, lose_value, mixed, without_subjects
 
 FAST = settings(max_examples=25)
 WHEN = "2026-11-22T08:00:00+00:00"
@@ -147,13 +138,6 @@ def _subjects(scope: Scope, declared: Declared) -> list[str]:
     return [rank_subject(name, i * per + j) for i, name in enumerate(declared.node_names) for j in range(per)]
 
 
-def _worse(small: Small, after: Document) -> None:
-    was, now = small.judged(small.document()), small.judged(after)
-
-    assert says_so(now)
-    assert now.level.rank >= was.level.rank
-
-
 @FAST
 @given(_smalls(), st.data())
 def test_an_observation_that_is_lost_never_helps(small: Small, data: st.DataObject) -> None:
@@ -163,7 +147,7 @@ def test_an_observation_that_is_lost_never_helps(small: Small, data: st.DataObje
     spoil = data.draw(st.sampled_from(ROW_SPOILS))
     spoil(check, data.draw(st.integers(0, len(check["subjects"]) - 1)))
 
-    _worse(small, after)
+    missed(small.judged, small.document(), after)
 
 
 @FAST
@@ -171,19 +155,9 @@ def test_an_observation_that_is_lost_never_helps(small: Small, data: st.DataObje
 def test_a_value_that_is_lost_never_helps(small: Small, data: st.DataObject) -> None:
     """Whatever happens to a value."""
     after = small.document()
-    planned = {line["check"]: sorted(line["metrics"]) for line in after["plan"]}
-    name = data.draw(st.sampled_from(sorted(after["checks"])))
-    metric = data.draw(st.sampled_from(planned[name]))
-    metrics, line = after["checks"][name]["metrics"], small.policy.checks[name]
-    place = data.draw(st.integers(0, len(metrics[metric]) - 1))
-    ruled = any(rule.metric == metric and not (rule.same or rule.uniform) for rule in line.rules)
-    spoils = {**VALUE_SPOILS, **(RULED_SPOILS if ruled else {})}
-    spoil = data.draw(st.sampled_from(sorted(spoils)))
-    held = metrics[metric][place]
-    assume(spoil != "cut" or not isinstance(held, list) or is_named(line, metric, metrics, place))
-    metrics[metric][place] = spoils[spoil](held)
+    lose_value(data.draw, after, small.policy.checks, "cpu")
 
-    _worse(small, after)
+    missed(small.judged, small.document(), after)
 
 
 @FAST
@@ -207,7 +181,7 @@ def test_a_part_that_is_lost_never_helps(small: Small, part: str, data: st.DataO
     else:
         after["plan"] = [line for line in after["plan"] if line["check"] != name]
 
-    _worse(small, after)
+    missed(small.judged, small.document(), after)
 
 
 @FAST

@@ -139,8 +139,8 @@ def _replace_all_reduce(
 ) -> Measurement:
     import torch.distributed as dist
 
-    assert context.place is not None
-    if context.place.rank != FAULTY_RANK:
+    assert context.rank_place is not None
+    if context.rank_place.rank != FAULTY_RANK:
         return Measurement({"value": 0.0})
     healthy, calls = dist.all_reduce, 0
 

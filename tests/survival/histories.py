@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,15 +89,10 @@ class Stage:
     """One history while it is played."""
 
     def __init__(
-        self,
-        chosen: History,
-        folder: Path,
-        network_name: str,
-        environment: Mapping[str, str],
-        deadline_s: float,
+        self, chosen: History, folder: Path, net: str, environment: Mapping[str, str], deadline_s: float
     ) -> None:
         self.deadline_s = deadline_s
-        self.history, self.folder, self.network = chosen, folder, network_name
+        self.history, self.folder, self.network = chosen, folder, net
         self.played, self.mark = Played(chosen, deadline_s), uuid.uuid4().hex
         self.environment = {**os.environ, **environment, MARK: self.mark, "PYTHONPATH": str(ROOT)}
         self.helpers: list[subprocess.Popen[str]] = []
@@ -234,7 +229,7 @@ work = "{self.folder}/work"
             Kind.STOP_ALL: lambda: [proc.send(pid, signal.SIGSTOP) for pid in self._of_node(node)],
             Kind.CUT: lambda: cut(self.network, fault.node),
             Kind.SLOW: lambda: shape(self.network, fault.node, "1mbit"),
-            Kind.FULL_DISK: self._fill,
+            Kind.FULL_DISK: lambda: fill(self._root() / "work" / "filler"),
             Kind.RESOLVER: lambda: self._mute(fault.node),
             Kind.HUNG_STORE: lambda: self._hang(self.gate.pid, self.folder / "store"),
             Kind.HUNG_MOUNT: lambda: self._hang(self._runner(node), self._own(node)),
@@ -256,14 +251,6 @@ work = "{self.folder}/work"
             forbid(fault.kind.value)
         elif fault.kind is Kind.HUNG_STORE and self.played.verdict_s is None:
             forbid("no verdict was kept when the store hung")
-
-    def _fill(self) -> None:
-        with open(f"/proc/{self.gate.pid}/root{self.folder}/work/filler", "wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError:
-                return
 
     def _mute(self, node: int) -> None:
         """Who asks the resolver of this host gets no answer: its address is the host's own, and nobody reads there."""
@@ -337,6 +324,13 @@ work = "{self.folder}/work"
     def _processes(self) -> list[int]:
         mark = f"{MARK}={self.mark}".encode()
         return [pid for pid in proc.pids() if mark in proc.environment(pid)]
+
+
+def fill(path: Path) -> None:
+    """Take every byte of the file's disk."""
+    with open(path, "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
 
 
 def _mounts() -> list[str]:

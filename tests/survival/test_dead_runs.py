@@ -70,7 +70,8 @@ def test_a_healthy_gate_is_left_alone_though_its_heartbeats_are_slow(own: World,
     gate = reapers.deploy(own, TAG, within_s=900)
     with own.worker(pool=TAG):
         run = _hanging(own, gate, tmp_path, PREFECT_FLOWS_HEARTBEAT_FREQUENCY="180")
-        (reaper,) = _reapers(own, timeout_s=REAPED_S)
+        until(lambda: _reaper_runs(own), REAPED_S, own.log, "a reaper was started", 1.0)
+        (reaper,) = _reaper_runs(own)
         ended = own.wait(reaper)
         assert ("LeftAlone", "Running") == (ended["state_name"], own.run(run)["state_name"])
         assert processes_below(tmp_path)
@@ -85,8 +86,7 @@ def test_a_healthy_gate_is_left_alone_though_its_heartbeats_are_slow(own: World,
 def test_a_suspended_gate_is_let_wait(own: World, tmp_path: Path) -> None:
     """It has no process, and that is no reason to look."""
     gate = reapers.deploy(own, TAG, within_s=900)
-    path = write_gate(tmp_path, on_warn="ask")
-    request = request_of(path, ask_minutes=30).model_dump(mode="json")
+    request = request_of(write_gate(tmp_path, on_warn="ask"), ask_minutes=30).model_dump(mode="json")
     with own.worker(pool=TAG):
         run = own.start(gate, {"request": request}, env={"FAKE_NODE": "warn"})
         own.wait(run, "Suspended")
@@ -138,18 +138,11 @@ def test_a_run_that_no_worker_takes_is_told_once(own: World, tmp_path: Path) -> 
 
 def _hanging(world: World, gate: str, folder: Path, **environment: str) -> str:
     """A gate whose nodes run and never report, once its first heartbeat is known."""
-    path = write_gate(folder, checks_minutes=30.0)
-    request = request_of(path).model_dump(mode="json")
+    request = request_of(write_gate(folder, checks_minutes=30.0)).model_dump(mode="json")
     run = world.start(gate, {"request": request}, env={"FAKE_NODE": "hang", **environment})
     world.wait_events("prefect.flow-run.heartbeat", run)
     until(lambda: len(processes_below(folder)) >= 4, 30, world.log, "the nodes run")
     return run
-
-
-def _reapers(world: World, timeout_s: float) -> list[str]:
-    """The runs of the reaper, once there is one."""
-    until(lambda: _reaper_runs(world), timeout_s, world.log, "a reaper was started", 1.0)
-    return _reaper_runs(world)
 
 
 def _reaper_runs(world: World) -> list[str]:

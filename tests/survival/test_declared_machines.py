@@ -18,16 +18,13 @@ from tasks.gate_file.references import default_policy
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _run(out: Path) -> subprocess.CompletedProcess[str]:
-    argv = ("-m", "checks", "run", "--profile", "quick", "--instance-type", "p5.48xlarge", "--out", str(out))
-    return subprocess.run((sys.executable, *argv), cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
 def test_a_machine_without_gpus_is_no_p5(tmp_path: Path) -> None:
     """8 GPUs declared and none in /proc or /dev: no-go with the cause HARDWARE, and what could not be seen is named."""
-    ended = _run(tmp_path / "report.json")
-    report = load((tmp_path / "report.json").read_bytes())
+    out = tmp_path / "report.json"
+    argv = ("-m", "checks", "run", "--profile", "quick", "--instance-type", "p5.48xlarge", "--out", str(out))
+    ended = subprocess.run((sys.executable, *argv), cwd=ROOT, capture_output=True, text=True, check=False)
+    report = load(out.read_bytes())
     verdict = decide(report, default_policy("p5.48xlarge")[1], builtin())
     first = verdict.findings[0]
 

@@ -11,6 +11,7 @@ import pytest
 from checks.model import Cause
 from tasks.launchers.base import Launcher
 from tasks.launchers.local.network import lacks_rights
+from tests.survival.histories import fill
 from tests.survival.world import World, run
 from tests.waiting import until
 
@@ -27,23 +28,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(("umount", "-l", str(folder)), check=True)
 
 
-def fill(folder: Path) -> None:
-    """Wait for the first word of the report, then take every byte that is left."""
-    until(lambda: list(folder.glob("work/jobs/*/out/*/nodes/*.json")), every_s=0.005)
-    with open(folder / "filler", "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-
-
 @pytest.mark.root
 def test_a_full_disk_is_cannot_tell(small_disk: Path) -> None:
-    """The report stays at what could be written; nothing hangs, nothing passes."""
+    """The disk is filled after the first word of the report, which stays at what could be written; nothing hangs, nothing passes."""
 
     def meanwhile(launcher: Launcher, name: str) -> None:
-        fill(small_disk)
+        until(lambda: list(small_disk.glob("work/jobs/*/out/*/nodes/*.json")), every_s=0.005)
+        fill(small_disk / "filler")
 
     ended = run(World(1, 1, few=True), small_disk, meanwhile, fetched=small_disk.parent / "fetched")
 

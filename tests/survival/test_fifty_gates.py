@@ -37,7 +37,6 @@ PLAYED = {
     "lone": "CannotTell",
 }
 LEVELS = {"healthy": "PASS", "wrong": "FAIL", "warn": "WARN", "slow": "PASS", "lone": "FAIL"}
-KILL_AT = GATES // 5
 # What a database or server that was overwhelmed would have written.
 TROUBLE = re.compile(
     r"database is locked|deadlock detected|too many clients|QueuePool limit|\" 5\d\d |Traceback", re.I
@@ -58,19 +57,20 @@ def test_fifty_gates_at_once_lose_nothing(new_world: Callable[..., World], tmp_p
     """Each run ends in the state that its nodes deserve, each verdict is kept, and nothing is left."""
     world = new_world()
     deployment = world.deploy("flows/gate.py:gate", "fifty")
+    seen = partial(_states, world, deployment)
     files = {f"cluster-{number}": _gate_file(tmp_path, number) for number in range(GATES)}
     parts = {name: tuple(PLAYED)[number % len(PLAYED)] for number, name in enumerate(files)}
     begun = time.monotonic()
     with _measured(world) as peak:
         with world.worker() as first:
             runs = {name: _order(world, deployment, files[name], parts[name]) for name in files}
-            _until_running(world, deployment, KILL_AT)
-            taken = Counter(_states(world, deployment))
+            until(lambda: seen().count("RUNNING") >= GATES // 5, seen, 200, 0.2)
+            taken = Counter(seen())
             first.kill()
             killed_s = time.monotonic() - begun
             stuck = _give_back(world, runs)
             with world.worker():
-                _until_ended(world, deployment, 600)
+                until(lambda: {*seen()} <= {*FINAL}, seen, 600, 1)
         wall_s = time.monotonic() - begun
 
     ended = {name: world.run(run) for name, run in runs.items()}
@@ -108,16 +108,6 @@ def _order(world: World, deployment: str, file: Path, part: str) -> str:
 def _states(world: World, deployment: str) -> list[str]:
     chosen = {"deployments": {"id": {"any_": [deployment]}}, "limit": 200}
     return [run["state_type"] for run in world.api.post("/flow_runs/filter", json=chosen).json()]
-
-
-def _until_running(world: World, deployment: str, count: int) -> None:
-    states = partial(_states, world, deployment)
-    until(lambda: states().count("RUNNING") >= count, states, 200, 0.2)
-
-
-def _until_ended(world: World, deployment: str, timeout_s: float) -> None:
-    states = partial(_states, world, deployment)
-    until(lambda: {*states()} <= {*FINAL}, states, timeout_s, 1)
 
 
 def _messages(ended: dict[str, dict[str, Any]], parts: dict[str, str]) -> str:

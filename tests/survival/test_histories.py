@@ -66,17 +66,13 @@ def test_a_gate_to_which_nothing_happens_goes_and_a_history_ends() -> None:
     nothing = History(-1, 2, (Fault(Kind.NOTHING, 0, 0.0),))
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(play, nothing, of_prefect(), 60.0)
-        found = played(todays())
+        # A kind comes again after as many days as there are kinds.
+        found = played([datetime.now(UTC).toordinal() % len(Kind)])
     one = beside.result()
     print(one)
 
     assert (0, []) == (one.code, list(one.faults())), one.lines
     assert {} == wrong(found)
-
-
-def todays() -> list[int]:
-    """One seed: its first fault is of a kind that comes again after as many days as there are kinds."""
-    return [datetime.now(UTC).toordinal() % len(Kind)]
 
 
 @pytest.mark.usefixtures("no_namespace_is_left", "prefect_backend")

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("least_checks")
 TRAINING = "import os, pathlib; pathlib.Path(os.environ['PRELAUNCH_NODE'] + '-trained').touch()"
 TRAIN = ("{python}", "-c", TRAINING)
 GATE = ("{python}", "-m", "checks", "gate", "--bundle", "{job}/bundle.json", "--out", "{out}")
+CONFIRMED = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
 NAMES = ("node-0", "node-1")
 
 
@@ -112,17 +113,15 @@ def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
 
 def test_the_proven_machines_start_without_checking_again(tmp_path: Path) -> None:
     """Equal identities on every host are enough."""
-    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": passed()})
+    ended = run(World(2, 1, few=True), tmp_path, command=CONFIRMED, files={"pass.json": passed()})
 
     assert (set(NAMES), ()) == (trained(tmp_path), ended.report.nodes)
 
 
 def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
     """A host that was rebooted since is not the host that passed. After the GO the command starts on every host."""
-    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
     rebooted = passed(boot_id="another")
-    ended = run(World(2, 1, few=True), tmp_path, command=command, files={"pass.json": rebooted})
+    ended = run(World(2, 1, few=True), tmp_path, command=CONFIRMED, files={"pass.json": rebooted})
 
     assert (set(NAMES), {"node-0": 0, "node-1": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert (0, 2) == (ended.exit_code, len(ended.report.nodes))

@@ -17,8 +17,7 @@ QUICK = ("collective.all_reduce", "collective.all_gather", "training.ddp")
 
 def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     """SIGSTOP makes no sound: the deadline does, to which nothing else comes on a busy machine."""
-    world = World(2, 1, ("frozen",), {QUICK[0]: 20.0}, skip=all_but(QUICK[0]))
-    ended = run(world, tmp_path)
+    ended = run(World(2, 1, ("frozen",), {QUICK[0]: 20.0}, skip=all_but(QUICK[0])), tmp_path)
     first = ended.verdict.findings[0]
 
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))

@@ -134,50 +134,37 @@ def run(
         path = f"{ROOT}:{path}"
     launcher = launcher_for("local", {**own, **world.options}, folder / "work")
     environment = {"PYTHONPATH": path, **world.environment}
+    into = fetched or folder / "fetched"
     with few_checks.chosen() if world.few else nullcontext():
-        return _run(
-            world, launcher, environment, meanwhile, command, files or {}, fetched or folder / "fetched"
+        made = world.bundle(f"test-{uuid.uuid4().hex[:12]}")
+        name, begun = f"{made.gate_id}-check-1", time.monotonic()
+        job = JobSpec(
+            name=name,
+            command=command,
+            nodes=world.nodes,
+            ranks_per_node=world.ranks_per_node,
+            max_runtime_s=world.max_runtime_s,
+            files={"bundle.json": bundles.dump(made), **(files or {})},
+            environment=environment,
+            work=Work.CHECK if command is RUN else Work.GATE,
         )
-
-
-def _run(
-    world: World,
-    launcher: Launcher,
-    environment: Mapping[str, str],
-    meanwhile: Callable[[Launcher, str], None] | None,
-    command: tuple[str, ...],
-    files: Mapping[str, bytes],
-    into: Path,
-) -> Ended:
-    made = world.bundle(f"test-{uuid.uuid4().hex[:12]}")
-    name, begun = f"{made.gate_id}-check-1", time.monotonic()
-    job = JobSpec(
-        name=name,
-        command=command,
-        nodes=world.nodes,
-        ranks_per_node=world.ranks_per_node,
-        max_runtime_s=world.max_runtime_s,
-        files={"bundle.json": bundles.dump(made), **files},
-        environment=environment,
-        work=Work.CHECK if command is RUN else Work.GATE,
-    )
-    try:
-        launcher.submit(launcher.plan(job))
-        if meanwhile is not None:
-            meanwhile(launcher, name)
-        status = wait(launcher, name, world.max_runtime_s + 20)
-        into.mkdir(exist_ok=True)
-        launcher.fetch(name, into)
-    finally:
-        launcher.cancel(name)
-    reports = {path.stem: path.read_bytes() for path in (into / status.attempt / "nodes").glob("*.json")}
-    report = merge(made, status.attempt, reports, "2026-01-01T00:00:00Z")
-    verdict = decide(report, world.policy, builtin())
-    for node in (f"node-{index}" for index in range(world.nodes)):
-        print(f"--- {node}\n{launcher.logs(name, node)[-3000:]}")
-    for finding in verdict.findings:
-        print(finding.level.value, finding.cause.value, finding.check, finding.subject, finding.message)
-    return Ended(report, verdict, status, time.monotonic() - begun, into)
+        try:
+            launcher.submit(launcher.plan(job))
+            if meanwhile is not None:
+                meanwhile(launcher, name)
+            status = wait(launcher, name, world.max_runtime_s + 20)
+            into.mkdir(exist_ok=True)
+            launcher.fetch(name, into)
+        finally:
+            launcher.cancel(name)
+        reports = {path.stem: path.read_bytes() for path in (into / status.attempt / "nodes").glob("*.json")}
+        report = merge(made, status.attempt, reports, "2026-01-01T00:00:00Z")
+        verdict = decide(report, world.policy, builtin())
+        for node in (f"node-{index}" for index in range(world.nodes)):
+            print(f"--- {node}\n{launcher.logs(name, node)[-3000:]}")
+        for finding in verdict.findings:
+            print(finding.level.value, finding.cause.value, finding.check, finding.subject, finding.message)
+        return Ended(report, verdict, status, time.monotonic() - begun, into)
 
 
 def wait(launcher: Launcher, name: str, seconds: float) -> JobStatus:

@@ -39,6 +39,7 @@ class FakeEngine:
     keeps_s: float | None = 3600.0
     poll_s: float = 0.0
     silence_s: float = 1.0
+    delays = SimpleNamespace(ends_s=900.0)
     holds: list[RetainedMachines | LaunchError] = field(default_factory=lambda: [READY])
     states: dict[str, JobStatus] = field(default_factory=dict)
     released: str = ""
@@ -106,7 +107,7 @@ def session(
         name="local",
         policy=SimpleNamespace(mode=mode),
         approval=SimpleNamespace(on_fail=on_fail),
-        checks=SimpleNamespace(network_s=1.0, stage_s=1.0, max_runtime_minutes=1),
+        checks=SimpleNamespace(network_s=1.0, stage_s=1.0, max_runtime_minutes=1, whole_deadline_s=1.0),
         training=SimpleNamespace(max_attempts=1, max_runtime_minutes=1, model_trainer="", image=""),
         cluster=SimpleNamespace(name="c", machine=None, launcher="local", options={}),
         notify=Notify(),

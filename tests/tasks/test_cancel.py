@@ -8,18 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
 
 from flows import gate
-from tasks import cancel
+from tasks import cancel, page
 from tasks.cancel import end_cancelled_gate, note_interruption
 from tasks.gate import session as sessions
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.outcome import Decision, Ending, GateOutcome, cancelled_by
 from tasks.gate.progress import LiveProgress
 from tasks.gate.session import Session
+from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobState, JobStatus, LaunchError, Placement
+from tasks.notifiers.base import Audience, Notification
 from tasks.store.layout import lease_key, outcome_key, report_key, summary_key
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, listening, session
 from tests.tasks.test_finish import GO, NO_GO
@@ -196,6 +199,27 @@ def test_a_gate_whose_lock_was_taken_away_leaves_the_jobs_and_their_end_to_the_o
     assert ([], None) == (engine.calls, stored_outcome(one))
 
 
+@pytest.mark.parametrize("by_command", [False, True])
+def test_a_cancelled_gate_notifies_people_of_a_refusal_that_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_command: bool
+) -> None:
+    """Its checks had begun again without the node. The jobs are ended first, and of the cancellation nobody is notified."""
+    engine, notified = FakeEngine(), list[tuple[object, ...]]()
+
+    def deliver(notify: object, store: object, note: Notification) -> None:
+        notified.append((note.culprits, note.audience, ("cancel", CHECK_JOB) in engine.calls))
+
+    monkeypatch.setattr(page, "deliver", deliver)
+    opened = session(tmp_path, engine)
+    opened.judged = NO_GO
+    opened.begin_again()
+    engine.calls.clear()
+    opened.remember(CHECK_JOB)
+    (interrupted if by_command else cancelled)(opened)
+
+    assert [(("node-1",), Audience.ONCALL, True)] == notified
+
+
 def interrupted(one: Session) -> str:
     """How a command that was interrupted ends: what it left, or else its reason."""
     shown = LiveProgress(None)
@@ -216,3 +240,21 @@ def test_a_gate_that_had_ended_is_kept_as_it_ended(tmp_path: Path) -> None:
     assert ("verdict", "refused") == (first["ending"], first["decision"])
     assert (1, "why") == (first["exit_code"], first["reason"])
     assert first == stored_outcome(one)
+
+
+def test_the_jobs_are_ended_before_the_last_message_about_the_gate_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A chat service that does not answer leaves no machines running."""
+    left: list[str] = []
+    opened, messages = MagicMock(open_question=None), MagicMock()
+    opened.__exit__.side_effect = lambda *_: left.append("session")
+    messages.__exit__.side_effect = lambda *_: left.append("messages")
+    for name, value in (("was_resumed", False), ("open_session", opened), ("live_messages", messages)):
+        monkeypatch.setattr(gate, name, Mock(return_value=value))
+    monkeypatch.setattr(gate, "publish_start", AsyncMock(side_effect=asyncio.CancelledError))
+    monkeypatch.setattr(gate, "note_interruption", Mock())
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(gate._gate(GateRequest(gate_file="g.toml")))
+
+    assert ["session", "messages"] == left

@@ -6,9 +6,11 @@ import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
+from checks.documents.report import dump
 from checks.model import Answer
 from tasks import in_job
 from tasks.finish import with_possible_training
@@ -18,6 +20,7 @@ from tasks.gate.session import Session
 from tasks.in_job import JobStarts, follow_start, wait_for_restart
 from tasks.launch import LaunchResult
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Placement
+from tasks.store.layout import attempt_report_key
 from tests.sample_reports import healthy
 from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
 
@@ -104,6 +107,29 @@ def test_a_training_that_the_gate_could_not_judge_is_no_refusal(
     goes_on = asyncio.run(wait_for_restart(one, found, starts))
 
     assert (goes_on, starts.no_gos) == (not (counts or denied), int(counts or denied))
+
+
+@pytest.mark.parametrize(
+    ("adopted", "token", "kept"),
+    [(True, "attempt-1", True), (True, "s2", False), (False, "attempt-1", False)],
+)
+def test_start_that_a_dead_gate_judged_keeps_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopted: bool, token: str, kept: bool
+) -> None:
+    """Its training may run, and the log that had the report of a node may be gone. Every other start is judged by its files."""
+    starting = gate(tmp_path, JobStatus(JobState.FAILED, "", token, {}), monkeypatch)
+    starting.renewal.change(adopted=adopted)
+    report = replace(healthy(2, 1), gate_id="g-1")
+    starting.context.store.put(attempt_report_key("g-1", report.attempt), dump(report))
+    poor = replace(report, attempt=token, nodes=report.nodes[1:])
+    monkeypatch.setattr(in_job, "merge_reports", lambda session, end: poor)
+    monkeypatch.setattr(in_job, "ProgressArtifact", lambda cluster: AsyncMock())
+    judged = asyncio.run(in_job.next_start.fn(starting, TRAIN_JOB, starts := JobStarts()))
+
+    assert (judged.verdict.answer is Answer.GO, starts.tokens) == (
+        kept,
+        [token],
+    ) and starting.judged is judged
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ PASSED = judged(healthy(2, 1))
 LOST = f"{TRAIN_JOB} does not have the machines that passed, because they"
 COMING = replace(READY, state=RetentionState.COMING, detail="Terminating")
 GONE = replace(READY, state=RetentionState.GONE, detail="Expired")
-OURS, THEIRS = (replace(READY, state=RetentionState.TAKEN, by=job) for job in (TRAIN_JOB, "their-job"))
+OURS, THEIRS = (replace(READY, state=RetentionState.REUSED, by=job) for job in (TRAIN_JOB, "their-job"))
 RUNNING = JobStatus(JobState.RUNNING, "", "abcdef12", {})
 ENDED = JobStatus(JobState.SUCCEEDED, "", "abcdef12", {"node-0": 0, "node-1": 0})
 
@@ -327,4 +327,4 @@ def test_failed_training_details_node_ends_and_logs_beside_the_cause(
     logs = one.context.store.location(logs_folder("g-1", TRAIN_JOB))
 
     assert (cause, f"{besides}logs: {logs}") == (found.training.cause, found.training.detail)
-    assert found.training.said == f"{cause}; {besides}logs: {logs}"
+    assert found.training.text == f"{cause}; {besides}logs: {logs}"

@@ -14,7 +14,7 @@ from tasks.gate.jobs import JobEnd
 from tasks.gate.progress import Progress
 from tasks.gate.session import Session
 from tasks.launch import LaunchResult, pool_cost_now
-from tasks.launchers.base import JobState, JobStatus, Trouble
+from tasks.launchers.base import JobState, JobStatus, Placement, Trouble
 from tests.tasks.sessions import CHECK_JOB, READY, TRAIN_JOB, FakeEngine, session
 from tests.tasks.test_launch import ENDED, FAILED, OURS, PASSED, RUNNING
 
@@ -79,3 +79,9 @@ def test_pool_cost_is_shown_only_while_the_training_waits(
     followed(one, monkeypatch, [WAITS, RUNNING], "finished")
 
     assert [f"pending {cost}", "running"] == [each.detail for each in shown[:2]]
+
+
+@pytest.mark.parametrize(("placement", "limit_s"), [(Placement.POOLED, 990.0), (Placement.IN_JOB, 1050.0)])
+def test_a_training_that_ended_may_be_uploaded(tmp_path: Path, placement: Placement, limit_s: float) -> None:
+    """SageMaker says that a job ended once its model is in S3; a job that hangs is ended after that time."""
+    assert limit_s == launch.run_limit_s(session(tmp_path, FakeEngine(placement)))

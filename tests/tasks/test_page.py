@@ -117,7 +117,7 @@ def test_the_on_call_hears_of_a_condemned_machine_once_whatever_the_end_is(
     assert ["node-1"] == post.heard(Audience.ONCALL)
     assert "node-1" not in post.heard(Audience.OWNER)
     (refusal,) = [note for who, note in post.sent if who == Audience.ONCALL]
-    assert refusal.title.startswith("NO-GO local: node-1") and refusal.answered is None
+    assert refusal.title.startswith("NO-GO local: node-1") and refusal.answer is None
     if name != "the same refusal":
         assert ("g-0" if refuse is replaced else "g-1") == refusal.gate_id
         assert 2 == len(post.sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from checks.model import Answer, Report
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.record.end import kept_end
 from tasks.gate_file.model import Mode
-from tasks.judge import report_verdict
+from tasks.judge import report_verdict, reuse_pass
+from tasks.launchers.base import JobState, JobStatus
 from tasks.publish import store_report
 from tasks.remedy import cases_of_gate, last_refused
 from tasks.render.findings import verdict_json
@@ -24,7 +26,7 @@ from tasks.reports.fleet.reading import read_fleet
 from tasks.store.history import listed, newest_records, rebuild
 from tasks.store.layout import html_key, report_key, verdict_key
 from tests.sample_reports import FACTS, POLICY, healthy, wrong_sums
-from tests.tasks.sessions import answer, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, session
 
 GATE = "local-20261123-083000-1f3a"
 BAD, WELL = wrong_sums(healthy()), healthy(nodes=1)
@@ -102,3 +104,26 @@ def test_what_a_re_test_says_of_a_node_counts_for_the_cluster_that_condemned_it(
 
     assert NodeState.CONDEMNED is states["node-1"]
     assert ["c-retest-0a1b2c3d"] == [record.cluster for record in listed(store).records]
+
+
+@pytest.mark.parametrize(
+    ("state", "measured_by", "reused"),
+    [(JobState.SUCCEEDED, "g-1", ""), (JobState.UNKNOWN, "g-1", ""), (JobState.UNKNOWN, "g-0", "g-0")],
+)
+def test_gate_that_takes_over_a_training_keeps_the_report_of_its_launch(
+    tmp_path: Path, state: JobState, measured_by: str, reused: str
+) -> None:
+    """The files of its checks may be gone by then, and a report of its own is no PASS of another gate."""
+    checks = JobStatus(state, "", "", {}, absent=state is JobState.UNKNOWN)
+    training = JobStatus(JobState.RUNNING, "", "abcdef12", {})
+    engine = FakeEngine(states={CHECK_JOB: checks, TRAIN_JOB: training})
+    adopting = session(tmp_path, engine, adopted=True)
+    adopting.context.store.put(report_key("g-1"), dump(replace(healthy(), gate_id=measured_by)))
+    judged = asyncio.run(reuse_pass(adopting))
+
+    assert judged is not None and (measured_by, reused) == (judged.report.gate_id, judged.reused)
+    assert (adopting.kept_s(CHECK_JOB) is None) is checks.absent  # its machines are let go with the gate
+    del engine.states[TRAIN_JOB]
+    assert checks.absent or asyncio.run(reuse_pass(adopting)) is None, (
+        "without a training the checks are read"
+    )

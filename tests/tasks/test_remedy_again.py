@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tasks import remedy
+from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
 from tasks.remediation.model import Reason
 from tasks.remedy import RemedyRun, start_again
@@ -24,23 +26,35 @@ from tasks.remedy import RemedyRun, start_again
         ("C:other B:prod A:prod", ["B"]),
         ("C:prod:elsewhere B:prod A:prod", ["B"]),
         ("no-launch:prod B:prod A:prod", ["B"]),
+        ("B:silent A:prod", ["A"]),
+        ("B:gone A:prod", ["A"]),
     ],
 )
 def test_only_the_newest_gate_of_a_gate_file_is_started_again(
     kept: str, started: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A and B condemned the same node. A training never runs twice side by side, nor beside what its owner has launched meanwhile."""
+    """A and B condemned the same node. A training never runs twice side by side, nor beside what its owner has launched meanwhile,
+    and it is started only if its own gate file asks for that, whichever gate file the run of the remediation has.
+    """
     rows = [(*row.split(":"), "c")[:3] for row in kept.split()]
     records = [
         SimpleNamespace(gate_id=gate_id, gate=name, cluster=cluster) for gate_id, name, cluster in rows
     ]
     monkeypatch.setattr(remedy, "newest_records", lambda store, problems: iter(records))
+    names = {gate_id: name for gate_id, name, _ in rows}
+
+    def read(path: Path, sets: object) -> Any:
+        if path.name == "gone":
+            raise GateFileError("gone", "", "there is no such file")
+        return SimpleNamespace(remediation=SimpleNamespace(resume=path.name != "silent"))
+
+    monkeypatch.setattr(remedy, "read_gate_file", read)
     monkeypatch.setattr(
         remedy,
         "kept_request",
-        lambda store, gate_id: GateRequest(gate_file="gate.toml", launch=gate_id != "no-launch"),
+        lambda store, gate_id: GateRequest(gate_file=names[gate_id], launch=gate_id != "no-launch"),
     )
-    gate = SimpleNamespace(remediation=SimpleNamespace(resume=True), cluster=SimpleNamespace(name="c"))
+    gate = SimpleNamespace(remediation=SimpleNamespace(resume=False), cluster=SimpleNamespace(name="c"))
     cases = [SimpleNamespace(gate_id=gate_id) for gate_id in ("A", "B")]
     work = SimpleNamespace(context=SimpleNamespace(gate=gate, store=None), cases=cases)
     reasons: list[str] = []

@@ -69,11 +69,7 @@ class Node:
 
     def receive(self) -> list[Observation]:
         """Its answer."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError((self.folder / "log").read_text(errors="replace")[-3000:])
-        return [decode(Observation, row) for row in json.loads(line)]
+        return [decode(Observation, row) for row in _said(self.process, self.folder)]
 
 
 Rows = dict[tuple[str, str], Observation]
@@ -247,11 +243,15 @@ def _start(
         inside, pipe = (sys.executable, "-I", "-S", "-B", str(INSIDE)), subprocess.PIPE
         words = (*inside, str(home / "container.json"), str(os.getpid()))
         process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=log, text=True)
+    return Node(name, home, process, decode(NodeReport, _said(process, home)))
+
+
+def _said(process: subprocess.Popen[str], folder: Path) -> Any:
+    """The next line of a container, whose log is in the folder."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    if not line:
-        raise AssertionError((home / "log").read_text(errors="replace")[-3000:])
-    return Node(name, home, process, decode(NodeReport, json.loads(line)))
+    assert line, (folder / "log").read_text(errors="replace")[-3000:]
+    return json.loads(line)
 
 
 def _kernel_log(home: Path) -> Path:

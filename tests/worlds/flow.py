@@ -71,8 +71,7 @@ def account(folder: Path, gate: Shipped, nodes: int, monkeypatch: pytest.MonkeyP
 
 def _row(folder: Path, gate: Shipped, node: int, nodes: int) -> dict[str, Any]:
     made = machine.make(folder, gate.instance_type, node, nodes)
-    python = str(Path(sys.executable).parent)
-    path = os.pathsep.join((str(made.folder / "tools"), python, SYSTEM))
+    path = os.pathsep.join((str(made.folder / "tools"), str(Path(sys.executable).parent), SYSTEM))
     own = {"PATH": path, "PRELAUNCH_STATE": os.environ["PRELAUNCH_STATE"]}
     environment = {**made.environment, **own, "PYTHONPATH": os.pathsep.join((made.search, str(ROOT)))}
     return {**made.row, "environment": environment, "id": f"{gate.name}-{node}"}

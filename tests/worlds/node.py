@@ -65,7 +65,8 @@ def _checks(
 ) -> list[Observation]:
     """The observations of the node's checks that are asked for; "before": their first looks."""
     first = asked["do"] == "before"
-    wanted = [check for check in _planned(node_context, Scope.NODE) if check.name in asked["checks"]]
+    own = [check for check in node_context.planned() if check.scope is Scope.NODE]
+    wanted = [check for check in own if check.name in asked["checks"]]
     if first:
         watches.start([check for check in wanted if check.closing])
         wanted = [check for check in wanted if check.before is not None]
@@ -134,10 +135,6 @@ def _rank(node_context: NodeContext, told: dict[str, Any]) -> int:
     file = rank_process.RankFile(node_context.scratch / "ranks" / f"rank-{rank.rank}.jsonl")
     rank_process.RankSession(node_context, rank, file).run()
     return 0
-
-
-def _planned(node_context: NodeContext, scope: Scope) -> list[Check]:
-    return [check for check in node_context.planned() if check.scope is scope]
 
 
 def _fork(run: Any) -> int:

@@ -13,7 +13,7 @@ from checks import bundle as bundles
 from checks.documents.report import dump, load
 from checks.judge.ledger import NO_BASELINE
 from checks.judge.verdict import decide
-from checks.model import Answer, Finding, FindingKind, Level, Verdict
+from checks.model import Answer, FindingKind, Level, Verdict
 from tasks.gate.context import open_gate_context
 from tests.flows.driving import request_of
 from tests.planned_contents import with_later_checks
@@ -124,12 +124,9 @@ def _is_refused(verdict: Verdict, fault: Fault, node: str) -> bool:
 def _is_fine(verdict: Verdict) -> bool:
     """GO, and of warnings only two: what the driver is too old to report, and a rate that nobody has published."""
     return verdict.answer is Answer.GO and not any(
-        finding.level is not Level.PASS and not _is_known_gap(finding) for finding in verdict.findings
+        finding.level is not Level.PASS and finding.kind not in (FindingKind.DRIVER_TOO_OLD, *NO_BASELINE)
+        for finding in verdict.findings
     )
-
-
-def _is_known_gap(finding: Finding) -> bool:
-    return finding.kind in (FindingKind.DRIVER_TOO_OLD, *NO_BASELINE)
 
 
 def _said(verdict: Verdict) -> str:

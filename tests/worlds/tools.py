@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tests.fakes import fabric
 from tests.fakes import tools as fakes
 from tests.fakes.gpu_models import MODELS
 from tests.fakes.tools import Reply
-from tests.programs import python_line
+from tests.programs import executable, python_line
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 ENGINE_PORT = 5555
@@ -58,7 +57,7 @@ def known() -> Facts:
     """The facts, with the machines that shipped gate files describe."""
     facts = builtin()
     for path in sorted(GATES.glob("*.toml")):
-        facts = facts.of(read_gate_file(path, ()).declared(()))
+        facts = facts.merged(read_gate_file(path, ()).declared(()))
     return facts
 
 
@@ -123,8 +122,9 @@ def _dcgm(tools: Path, instance: Instance, model: str, driver: str, faults: Mapp
     ]
     answers = fakes.install(tools / "behind", "dcgmi", replies)
     values = {"first_line": python_line("-S"), "port": ENGINE_PORT}
-    _program(tools / "dcgmi", _DCGMI.format(**values, no_engine=NO_ENGINE, answers=str(answers), gpus=count))
-    _program(tools / "nv-hostengine", _ENGINE.format(**values))
+    script = _DCGMI.format(**values, no_engine=NO_ENGINE, answers=str(answers), gpus=count)
+    executable(tools / "dcgmi", script)
+    executable(tools / "nv-hostengine", _ENGINE.format(**values))
 
 
 def diagnosis(level: int, count: int, driver: str, fault: str) -> str:
@@ -187,8 +187,3 @@ def all_reduce(instance: Instance, model: str) -> str:
             "# Avg bus bandwidth    : 101.5 \n#\n# Collective test concluded: all_reduce_perf\n#\n",
         )
     )
-
-
-def _program(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)

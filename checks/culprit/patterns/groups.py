@@ -41,7 +41,7 @@ def node_groups(matrix: Matrix, screened: Screened) -> NodeGroups | None:
         matrix.span is Span.INSIDE
         or matrix.better is Better.LOWER
         or nodes < LEAST_NODES
-        or any(endpoint.switches for endpoint in matrix.parts)
+        or any(endpoint.switches for endpoint in matrix.endpoints)
         or len(screened.bad) < MANY_BAD * len(matrix.values)
     ):
         return None
@@ -55,7 +55,7 @@ def node_groups(matrix: Matrix, screened: Screened) -> NodeGroups | None:
     between = [pair for pair in logs if of_node[pair[0]] != of_node[pair[1]]]
     if not within or not between:
         return None
-    fit = sum(two in near[one] for one, two in within), sum(two not in near[one] for one, two in between)
+    fit = sum(two in near[node] for node, two in within), sum(two not in near[node] for node, two in between)
     share = math.exp(median(logs[pair] for pair in between) - median(logs[pair] for pair in within))
     if fit[0] < FIT * len(within) or fit[1] < FIT * len(between) or share < FAR:
         return None
@@ -73,29 +73,29 @@ def known_groups(matrix: Matrix, screened: Screened, ratio: float) -> NodeGroups
     if near is None or (share := (usual[slowest] or 0.0) / near) >= ratio:
         return None
     below: dict[tuple[str, ...], dict[str, None]] = {}
-    for endpoint in matrix.parts:
+    for endpoint in matrix.endpoints:
         below.setdefault(endpoint.switches, {})[endpoint.node] = None
-    return NodeGroups(tuple(tuple(nodes) for nodes in below.values()), share, told=True)
+    return NodeGroups(tuple(tuple(nodes) for nodes in below.values()), share, is_known=True)
 
 
 def _logs(matrix: Matrix, screened: Screened) -> Logs:
     """The median of each pair of nodes, as a logarithm of its share of the usual value."""
-    found: dict[tuple[int, int], list[float]] = {}
+    logs: dict[tuple[int, int], list[float]] = {}
     for test, (source, target) in enumerate(matrix.ends):
         a, b = sorted((matrix.node_of[source], matrix.node_of[target]))
         value, usual = matrix.values[test], screened.usual(test)
         is_rate = value is not None and usual and 0 < value < math.inf
-        found.setdefault((a, b), []).append(math.log(value / usual) if is_rate else NO_VALUE)  # type: ignore[operator]
-    return {pair: median(its) for pair, its in found.items()}
+        logs.setdefault((a, b), []).append(math.log(value / usual) if is_rate else NO_VALUE)  # type: ignore[operator]
+    return {pair: median(values) for pair, values in logs.items()}
 
 
 def _near(logs: Logs, nodes: int) -> list[set[int]]:
     """The nodes with which each reaches nearly as much as with its best partners."""
-    rows: list[list[float]] = [[] for _ in range(nodes)]
+    records: list[list[float]] = [[] for _ in range(nodes)]
     for (a, b), log in logs.items():
-        rows[a].append(log)
-        rows[b].append(log)
-    best = [median(sorted(record)[-max(1, len(record) // 4) :]) if record else 0.0 for record in rows]
+        records[a].append(log)
+        records[b].append(log)
+    best = [median(sorted(record)[-max(1, len(record) // 4) :]) if record else 0.0 for record in records]
     near: list[set[int]] = [{node} for node in range(nodes)]
     for (a, b), log in logs.items():
         if log >= min(best[a], best[b]) + math.log(NEAR):
@@ -107,23 +107,23 @@ def _near(logs: Logs, nodes: int) -> list[set[int]]:
 def _grouped(near: Sequence[set[int]], nodes: int) -> list[set[int]]:
     """Nodes with mostly the same near partners; the few that fit nowhere join those to whom most of their near partners belong."""
     # Sets as the bits of integers: with a thousand nodes there are half a million pairs to compare.
-    masks = [sum(1 << node for node in its) for its in near]
+    masks = [sum(1 << node for node in partners) for partners in near]
     alike: list[set[int]] = [{node} for node in range(nodes)]
-    for one, mine in enumerate(masks):
-        for two in range(one):
+    for first, mine in enumerate(masks):
+        for two in range(first):
             if (mine & masks[two]).bit_count() >= COMMON * (mine | masks[two]).bit_count():
-                alike[one].add(two)
-                alike[two].add(one)
+                alike[first].add(two)
+                alike[two].add(first)
     left, groups = set(range(nodes)), list[set[int]]()
     while left:
         seed = max(left, key=lambda node: (len(alike[node] & left), -node))
         groups.append(alike[seed] & left)
         left -= groups[-1]
-    alone = [node for group in groups if len(group) == 1 for node in group]
+    singles = [node for group in groups if len(group) == 1 for node in group]
     groups = [group for group in groups if len(group) > 1]
-    if not groups or len(alone) > max(1, nodes // NODES_A_MISFIT):
+    if not groups or len(singles) > max(1, nodes // NODES_A_MISFIT):
         return []
-    for node in alone:
+    for node in singles:
         max(groups, key=lambda group: len(group & near[node]) / len(group)).add(node)
     return groups
 
@@ -132,18 +132,18 @@ def standing_together(matrix: Matrix, subjects: Sequence[str], bad: Sequence[int
     """The largest set of these nodes (within one node: ranks) that are good with each other in most of their tests: something that
     they share is bad, and they are not.
     """
-    alone = len(set(matrix.nodes)) == 1
-    names = [endpoint.name for endpoint in matrix.parts] if alone else matrix.nodes
+    is_single = len(set(matrix.nodes)) == 1
+    names = [endpoint.name for endpoint in matrix.endpoints] if is_single else matrix.nodes
     wrong, wanted = set(bad), set(subjects)
     counts: dict[frozenset[str], list[int]] = {}
     for test, (source, target) in enumerate(matrix.ends):
         ends = frozenset((names[source], names[target]))
         if len(ends) == 2 and ends <= wanted:
-            its = counts.setdefault(ends, [0, 0])
-            its[0] += test not in wrong
-            its[1] += 1
-    good = {pair for pair, (some, all_) in counts.items() if some >= MOST * all_}
-    sets = [{one} | {two for two in subjects if frozenset((one, two)) in good} for one in subjects]
+            count = counts.setdefault(ends, [0, 0])
+            count[0] += test not in wrong
+            count[1] += 1
+    good = {pair for pair, (some, every) in counts.items() if some >= MOST * every}
+    sets = [{name} | {two for two in subjects if frozenset((name, two)) in good} for name in subjects]
     largest = max(sets, key=len, default=set())
     pairs = [frozenset(pair) for pair in combinations(sorted(largest), 2)]
     return largest if pairs and sum(pair in good for pair in pairs) >= MOST * len(pairs) else set()

@@ -47,8 +47,8 @@ MOST_VALUES = 512
 class _Level(NamedTuple):
     """The parts of one kind: to which of them each rank belongs, their names, and their nodes."""
 
-    kind: Entity
-    of: Sequence[int]
+    entity: Entity
+    part_of: Sequence[int]
     subjects: Sequence[str]
     nodes: Sequence[tuple[str, ...]]
 
@@ -64,20 +64,20 @@ class _Slow(NamedTuple):
 
     level: _Level
     at: int
-    way: Direction
+    direction: Direction
     off: float
     limit: _Limit
 
     def has(self, source: int, target: int) -> bool:
         """Whether a test from one rank to another goes through the part."""
-        sends = self.level.of[source] == self.at and self.way is not Direction.IN
-        return sends or (self.level.of[target] == self.at and self.way is not Direction.OUT)
+        sends = self.level.part_of[source] == self.at and self.direction is not Direction.IN
+        return sends or (self.level.part_of[target] == self.at and self.direction is not Direction.OUT)
 
     def tests(self, sources: Sequence[int], targets: Sequence[int]) -> list[int]:
         """Which of the tests between these ranks go through the part."""
-        mine = [part == self.at for part in self.level.of]
+        mine = [index == self.at for index in self.level.part_of]
         none = [False] * len(mine)
-        sends, receives = (none if self.way is way else mine for way in (Direction.IN, Direction.OUT))
+        sends, receives = (none if self.direction is side else mine for side in (Direction.IN, Direction.OUT))
         ends = enumerate(zip(sources, targets, strict=True))
         return [test for test, (source, target) in ends if sends[source] or receives[target]]
 
@@ -102,11 +102,11 @@ class SlowParts:
         """
         bad, least = set(screened.bad), math.log(tolerance.ratio)
         off: dict[int, float] = {}
-        for one in self.slow if bad else ():
-            mine = one.tests(matrix.sources, matrix.targets)
+        for slow_part in self.slow if bad else ():
+            mine = slow_part.tests(matrix.sources, matrix.targets)
             spoiled = bad.intersection(mine)
             for test in spoiled if len(spoiled) < MANY_BAD * len(mine) else ():
-                off[test] = off.get(test, 0.0) + one.off
+                off[test] = off.get(test, 0.0) + slow_part.off
         for test, log in off.items():
             value, usual = matrix.values[test] or 0.0, screened.usual(test)
             is_good = value > (tolerance.floor or 0.0) and usual and math.log(value / usual) - log >= least
@@ -135,58 +135,57 @@ class _Swept:
 
 
 def slow_parts(
-    matrix: Matrix, screened: Screened, first: Sequence[bool], named: Sequence[Suspect], most: float
+    matrix: Matrix, screened: Screened, first: Sequence[bool], culprits: Sequence[Suspect], most: float
 ) -> SlowParts:
     """The parts whose medians are low, without what the parts that are `named` already explain. If more than the share `most` of one
     kind are slow, none of it is named.
     """
     if matrix.span is Span.INSIDE or matrix.better is Better.LOWER or screened.main.usual is None:
         return SlowParts()
-    swept = _swept(matrix, screened, first, named)
-    known = {(one.kind, one.subject) for one in named}
-    taken = {node for one in named if one.kind is Entity.NODE for node in one.nodes}
+    swept = _swept(matrix, screened, first, culprits)
+    blamed = {(suspect.kind, suspect.subject) for suspect in culprits}
+    bad_nodes = {node for suspect in culprits if suspect.kind is Entity.NODE for node in suspect.nodes}
     slow: list[_Slow] = []
     suspects, doubtful = [], list[int]()
     seen_from = slower = None
     for level in _levels(matrix):
         columns = _columns(swept, level)
-        if len(level.subjects) < LEAST_PARTS or any(
-            len(its) < LEAST_TESTS for its in columns[Direction.BOTH]
-        ):
+        fewest = min(map(len, columns[Direction.BOTH]), default=0)
+        if len(level.subjects) < LEAST_PARTS or fewest < LEAST_TESTS:
             continue
-        limits = {way: _limit(its) for way, its in columns.items()}
+        limits = {direction: _limit(column) for direction, column in columns.items()}
         limit = limits[Direction.BOTH]
         if not math.isfinite(limit.middle):
             continue
-        found = [
-            one
-            for one in _slow_of_level(level, columns, limits)
-            if (level.kind, level.subjects[one.at]) not in known
-            and (level.kind is Entity.RAIL or not taken.intersection(level.nodes[one.at]))
+        candidates = [
+            candidate
+            for candidate in _slow_of_level(level, columns, limits)
+            if (level.entity, level.subjects[candidate.at]) not in blamed
+            and (level.entity is Entity.RAIL or not bad_nodes.intersection(level.nodes[candidate.at]))
         ]
-        if level.kind is Entity.NODE:
+        if level.entity is Entity.NODE:
             seen_from, slower = _seen_from(limit, len(level.subjects)), _slower_half(swept, level, columns)
-        if len(found) > max(1.0, most * len(level.subjects)):
-            slower = 1 - math.exp(min(one.off for one in found))
+        if len(candidates) > max(1.0, most * len(level.subjects)):
+            slower = 1 - math.exp(min(candidate.off for candidate in candidates))
             break
-        for one in found:
-            cells = [log for cell, log in swept.again.items() if one.has(*cell)]
-            if len(cells) >= FEW_CELLS and median(cells) > one.limit.middle - one.limit.least / 2:
+        for slow_part in candidates:
+            cells = [log for cell, log in swept.again.items() if slow_part.has(*cell)]
+            if len(cells) >= FEW_CELLS and median(cells) > slow_part.limit.middle - slow_part.limit.least / 2:
                 continue
-            slow.append(one)
-            suspects.append(_suspect(matrix, screened, one))
+            slow.append(slow_part)
+            suspects.append(_suspect(matrix, screened, slow_part))
             if len(cells) < FEW_CELLS:
                 mine = tests_of(matrix, suspects[-1])
                 doubtful += mine[:: max(1, len(mine) // MEASURED_AGAIN)]
-        for one in slow:
-            if one.level is level:
-                swept.take_out(one)
+        for slow_part in slow:
+            if slow_part.level is level:
+                swept.take_out(slow_part)
     return SlowParts(tuple(suspects), seen_from, tuple(doubtful), slower, tuple(slow))
 
 
 def _levels(matrix: Matrix) -> Iterator[_Level]:
     """The kinds of parts, the largest first."""
-    endpoints = matrix.parts
+    endpoints = matrix.endpoints
     names = list(dict.fromkeys(matrix.nodes))
     if len(endpoints) > len(names):
         rails = sorted({end.rail for end in endpoints})
@@ -208,10 +207,10 @@ def _columns(swept: _Swept, level: _Level) -> Columns:
     sent: list[list[float]] = [[] for _ in level.subjects]
     received: list[list[float]] = [[] for _ in level.subjects]
     for source, target, log in zip(swept.sources, swept.targets, swept.logs, strict=True):
-        sent[level.of[source]].append(log)
-        received[level.of[target]].append(log)
-    sent, received = ([its[:: 1 + len(its) // MOST_VALUES] for its in column] for column in (sent, received))
-    if level.kind is Entity.RAIL:
+        sent[level.part_of[source]].append(log)
+        received[level.part_of[target]].append(log)
+    sent, received = ([own[:: 1 + len(own) // MOST_VALUES] for own in column] for column in (sent, received))
+    if level.entity is Entity.RAIL:
         return {Direction.BOTH: sent}
     both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
     return {Direction.BOTH: both, Direction.OUT: sent, Direction.IN: received}
@@ -219,12 +218,12 @@ def _columns(swept: _Swept, level: _Level) -> Columns:
 
 def _limit(column: Sequence[Sequence[float]]) -> _Limit:
     """The middle of the medians of parts, how far those of good parts lie apart, and from where on one is slow."""
-    medians = [median(its) if its else 0.0 for its in column]
+    medians = [median(values) if values else 0.0 for values in column]
     middle = median(medians)
-    apart = MAD_TO_SIGMA * median(abs(one - middle) for one in medians)
-    scatter = sorted([abs(value - middle) for its in column for value in its[:64]])
+    apart = MAD_TO_SIGMA * median(abs(value - middle) for value in medians)
+    scatter = sorted([abs(value - middle) for values in column for value in values[:64]])
     spread = MAD_TO_SIGMA * scatter[len(scatter) // 2] if scatter else 0.0
-    tests = median(len(its) for its in column) or 1
+    tests = median(len(values) for values in column) or 1
     spread = max(apart, MEDIAN_TO_MEAN * spread / math.sqrt(tests))
     return _Limit(
         middle, spread, max((DEVIATIONS + FEW / len(column)) * spread, -math.log(1 - LEAST_SLOWNESS))
@@ -241,23 +240,24 @@ def _slow_of_level(level: _Level, columns: Columns, limits: dict[Direction, _Lim
     """The slow parts of a level, each with its direction."""
     for at in range(len(level.subjects)):
         off = {
-            way: limits[way].middle - (median(its[at]) if its[at] else 0.0) for way, its in columns.items()
+            direction: limits[direction].middle - (median(column[at]) if column[at] else 0.0)
+            for direction, column in columns.items()
         }
-        way = _slow_direction(off, {way for way in off if off[way] > limits[way].least})
-        if way is not None and _is_steady(columns[way][at], limits[way]):
-            yield _Slow(level, at, way, -off[way], limits[way])
+        direction = _slow_direction(off, {side for side in off if off[side] > limits[side].least})
+        if direction is not None and _is_steady(columns[direction][at], limits[direction]):
+            yield _Slow(level, at, direction, -off[direction], limits[direction])
 
 
 def _slow_direction(off: dict[Direction, float], slow: set[Direction]) -> Direction | None:
     """In which direction a part is slow; None if it is not."""
     if slow >= {Direction.OUT, Direction.IN} or slow == {Direction.BOTH}:
         return Direction.BOTH
-    one = slow - {Direction.BOTH}
-    if not one:
+    single = slow - {Direction.BOTH}
+    if not single:
         return None
-    (way,) = one
-    other = Direction.IN if way is Direction.OUT else Direction.OUT
-    return way if off[other] < off[way] / 2 else Direction.BOTH
+    (direction,) = single
+    other = Direction.IN if direction is Direction.OUT else Direction.OUT
+    return direction if off[other] < off[direction] / 2 else Direction.BOTH
 
 
 def _is_steady(logs: Sequence[float], limit: _Limit) -> bool:
@@ -271,22 +271,22 @@ def _slower_half(swept: _Swept, level: _Level, columns: Columns) -> float | None
     A test is as slow as the slower of its ends, so that the usual value and nearly all medians are those of the slow nodes.
     """
     both = columns[Direction.BOTH]
-    means = [sum([one if one > LEAST_LOG else LEAST_LOG for one in its]) / len(its) for its in both]
+    means = [sum([log if log > LEAST_LOG else LEAST_LOG for log in logs]) / len(logs) for logs in both]
     order = sorted(range(len(means)), key=lambda node: -means[node])
     sizes = range(LEAST_PARTS, len(order) // 2 + 1)
     size = max(sizes, key=lambda at: means[order[at - 1]] - means[order[at]], default=0)
     fast_nodes = set(order[:size])
-    is_fast = [node in fast_nodes for node in level.of]
+    is_fast = [node in fast_nodes for node in level.part_of]
     fast = [is_fast[a] and is_fast[b] for a, b in zip(swept.sources, swept.targets, strict=True)]
     among = list(compress(swept.logs, fast))
-    others = [log for log, its in zip(swept.logs, fast, strict=True) if not its]
+    others = [log for log, is_quick in zip(swept.logs, fast, strict=True) if not is_quick]
     if not among or not others:
         return None
     high, low = median(among), median(others)
     if not math.isfinite(high) or high - max(low, LEAST_LOG) < -math.log(1 - LEAST_SLOWNESS):
         return None
     middle = (high + max(low, LEAST_LOG)) / 2
-    above, below = sum(one > middle for one in among), sum(one < middle for one in others)
+    above, below = sum(log > middle for log in among), sum(log < middle for log in others)
     if above < APART * len(among) or below < APART * len(others):
         return None
     return 1 - math.exp(low - high)
@@ -297,8 +297,8 @@ def _suspect(matrix: Matrix, screened: Screened, slow_part: _Slow) -> Suspect:
     mine = slow_part.tests(matrix.sources, matrix.targets)
     spread = slow_part.limit.spread
     chance = math.erfc(-slow_part.off / spread / math.sqrt(2)) / 2 if spread else 0.0
-    who = slow_part.level.kind, subject, nodes, slow_part.way
-    suspect = suspect_of(matrix, screened, who, mine, mine, 1 - min(1.0, chance * 100))
+    identity = slow_part.level.entity, subject, nodes, slow_part.direction
+    suspect = suspect_of(matrix, screened, identity, mine, mine, 1 - min(1.0, chance * 100))
     return replace(suspect, bad=0, ratio=math.exp(slow_part.off))
 
 

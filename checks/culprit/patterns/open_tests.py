@@ -37,11 +37,11 @@ def is_open(matrix: Matrix, screened: Screened, answer: MatrixAnswer, suspects: 
     """Whether many tests are bad that belong to no suspect."""
     if answer is MatrixAnswer.NOBODY:
         return False
-    known = (
-        {node for suspect in suspects for node in suspect.nodes} if answer is MatrixAnswer.NAMED else set()
+    blamed = (
+        {node for suspect in suspects for node in suspect.nodes} if answer is MatrixAnswer.BLAMED else set()
     )
     left = [
-        test for test in screened.bad if known.isdisjoint(matrix.nodes[part] for part in matrix.ends[test])
+        test for test in screened.bad if blamed.isdisjoint(matrix.nodes[end] for end in matrix.ends[test])
     ]
     return len(left) > OPEN * len(matrix.values)
 
@@ -64,7 +64,7 @@ def of_short_periods(
     """The bad tests of nodes that were bad for one period alone, of cells that were not good yet: it is looked whether that
     returns.
     """
-    if not any(one.is_short for one in part_time):
+    if not any(entry.is_short for entry in part_time):
         return []
     cells, bad = matrix.ends, set(screened.bad)
     good = {cell for test, cell in enumerate(cells) if not first[test] and test not in bad}

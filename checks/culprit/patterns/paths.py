@@ -85,7 +85,7 @@ def shared_path(matrix: Matrix, screened: Screened, floor: float | None, suspect
     for test in tests_of(matrix, suspect):
         mine.setdefault(matrix.ends[test], []).append(test)
     bad = set(screened.bad)
-    every = [test for its in mine.values() for test in its]
+    every = [test for tests in mine.values() for test in tests]
     if (
         not mine
         or min(map(len, mine.values())) < ALWAYS
@@ -111,7 +111,7 @@ def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
         longer = 1 / share - 1 if share > NO_VALUE else MOST_LONGER
         extra.setdefault((sources[test], targets[test]), []).append(longer if longer > 0 else 0.0)
     cells = len(matrix.cells)
-    return sum(sum(its) / len(its) for its in extra.values()) / cells if cells else 0.0
+    return sum(sum(times) / len(times) for times in extra.values()) / cells if cells else 0.0
 
 
 def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Mapping[Pair, int]]:
@@ -143,18 +143,18 @@ def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int) -> bool:
     every = {_pair((matrix.node_of[a], matrix.node_of[b])) for a, b in matrix.cells}
     partners = Counter(node for pair in every for node in pair)
     share = pairs / len(every)
-    least = min(at_least(*its, share) for its in {(partners[node], some) for node, some in ends.items()})
+    least = min(at_least(*case, share) for case in {(partners[node], some) for node, some in ends.items()})
     return least * len(partners) >= BY_CHANCE
 
 
 def worst_parts(matrix: Matrix, bad: Collection[int], first: Sequence[bool]) -> set[int]:
     """The parts that are bad towards half of their partners, sending or receiving."""
-    found = set[int]()
+    worst = set[int]()
     for column in (matrix.sources, matrix.targets):
         tests = Counter(compress(column, first))
         spoiled = Counter(column[test] for test in bad if first[test])
-        found |= {part for part, all_ in tests.items() if spoiled[part] >= HALF * all_}
-    return found
+        worst |= {end for end, every in tests.items() if spoiled[end] >= HALF * every}
+    return worst
 
 
 def _pair(cell: Pair) -> Pair:

@@ -23,14 +23,14 @@ def swept_tests(matrix: Matrix) -> list[bool]:
         return [True] * len(matrix.values)
     times, places = dict[tuple[int, int], int](), list[int]()
     for cell in matrix.ends:
-        place = times.get(cell, 0)
-        places.append(place)
-        times[cell] = place + 1
+        index = times.get(cell, 0)
+        places.append(index)
+        times[cell] = index + 1
     of_place = Counter(places)
     sweeps = 1
     while of_place[sweeps] >= NEARLY_ALL * len(times) > 0:
         sweeps += 1
-    return [place < sweeps for place in places]
+    return [index < sweeps for index in places]
 
 
 def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:

@@ -116,37 +116,37 @@ class Times:
         visits = self._visits(())
         if not visits:
             return
-        shares = {node: _share(its) for node, its in visits.items()}
+        shares = {node: _share(series) for node, series in visits.items()}
         steady = {node for node, share in shares.items() if share >= STEADY}
         own = {
-            node: [one for one in its if node in steady or one.partner not in steady]
-            for node, its in visits.items()
+            node: [visit for visit in series if node in steady or visit.partner not in steady]
+            for node, series in visits.items()
         }
         rate = min(MOST_RATE, max(LEAST_RATE, min(median(shares.values()), self._usual(visits))))
-        if _share([one for node, its in own.items() if node not in steady for one in its]) >= BLIND:
+        if _share([visit for node, series in own.items() if node not in steady for visit in series]) >= BLIND:
             return
-        spells = [spell for node, its in own.items() for spell in _spells(node, its, rate)]
+        spells = [spell for node, series in own.items() for spell in _spells(node, series, rate)]
         nodes = len(set(matrix.nodes))
         together = TOGETHER if nodes >= FEW_NODES else TOGETHER_OF_FEW
         past = [
-            one
-            for one in spells
-            if one.node not in steady and one.ended and self._is_short(one.first, one.last)
+            spell
+            for spell in spells
+            if spell.node not in steady and spell.ended and self._is_short(spell.first, spell.last)
         ]
-        crowds = [its for its in _at_once(past) if len(_nodes(its)) >= together]
+        crowds = [crowd for crowd in _at_once(past) if len(_nodes(crowd)) >= together]
         explained = set[Spell]()
-        if sum(self._rounds(*_ends(its)) for its in crowds) <= LONGEST * len(self.sweep):
-            explained = {one for its in crowds if self._excuse(its) for one in its}
-        apart = [its for its in _at_once(spells) if len(_nodes(its)) < together]
+        if sum(self._rounds(*_ends(crowd)) for crowd in crowds) <= LONGEST * len(self.sweep):
+            explained = {spell for crowd in crowds if self._excuse(crowd) for spell in crowd}
+        apart = [group for group in _at_once(spells) if len(_nodes(group)) < together]
         self._find_lonely(apart, nodes, steady)
-        lasting = {one.node for one in self.part_time if not one.is_short}
-        self.unsure = any(one not in explained and one.node not in steady | lasting for one in spells)
+        lasting = {entry.node for entry in self.part_time if not entry.is_short}
+        self.unsure = any(spell not in explained and spell.node not in steady | lasting for spell in spells)
 
     def _usual(self, visits: Mapping[int, Sequence[Visit]]) -> float:
         """The share of bad tests of the usual round."""
         of_round: dict[int, list[Visit]] = {}
-        for its in visits.values():
-            for visit in its:
+        for series in visits.values():
+            for visit in series:
                 of_round.setdefault(visit.at, []).append(visit)
         return median(map(_share, of_round.values())) if of_round else 0.0
 
@@ -155,7 +155,7 @@ class Times:
         they do not tell one time from another.
         """
         matrix, (visit_of, tests) = self.matrix, self._pairs
-        always, weight = always_bad(matrix, self.bad), 1 / max(1, len({end.rail for end in matrix.parts}))
+        always, weight = always_bad(matrix, self.bad), 1 / max(1, len({end.rail for end in matrix.endpoints}))
         spoiled, ignored = Counter[tuple[int, int, int]](), Counter[tuple[int, int, int]]()
         for test in self.bad:
             is_used = self.first[test] and matrix.ends[test] not in always
@@ -189,7 +189,7 @@ class Times:
     def _excuse(self, crowd: Sequence[Spell]) -> bool:
         """Explains the bad tests of this time by congestion. Returns whether so many nodes share them that it is congestion."""
         matrix, (first, last), touched = self.matrix, _ends(crowd), set(_nodes(crowd))
-        names = dict(zip(matrix.node_of, matrix.parts, strict=True))
+        names = dict(zip(matrix.node_of, matrix.endpoints, strict=True))
         then = {
             test: (self.matrix.node_of[matrix.sources[test]], self.matrix.node_of[matrix.targets[test]])
             for test in sorted(self.bad - self.excused)
@@ -200,9 +200,9 @@ class Times:
         if len(theirs) < max(TOGETHER_OF_FEW, min(TOGETHER, len(names) // 2)):
             return False
         mine = tuple(test for test, ends in then.items() if touched.union(theirs).intersection(ends))
-        parts = [names[node] for node in theirs]
-        common = [name for name in parts[0].switches if all(name in one.switches for one in parts)]
-        nodes, switch = tuple(one.node for one in parts), common[0] if common else ""
+        endpoints = [names[node] for node in theirs]
+        common = [name for name in endpoints[0].switches if all(name in end.switches for end in endpoints)]
+        nodes, switch = tuple(end.node for end in endpoints), common[0] if common else ""
         self.congestion += (Congestion(first, last, nodes, switch, mine),)
         self.excused |= set(mine)
         return True
@@ -212,25 +212,25 @@ class Times:
         rounds = max(self.matrix.rounds) + 1
         least = SURE_ODDS - (RARER if nodes < MANY_NODES else 0.0)
         of_node: dict[int, list[Spell]] = {}
-        for its in apart if rounds >= LEAST_SWEEP else ():
-            for spell in its:
+        for group in apart if rounds >= LEAST_SWEEP else ():
+            for spell in group:
                 of_node.setdefault(spell.node, []).append(spell)
-        lonely = {its[0].node for its in apart if len(_nodes(its)) == 1}
+        lonely = {group[0].node for group in apart if len(_nodes(group)) == 1}
         left = [test for test in self.bad - self.excused if self.first[test]]
         ends = [
             {self.matrix.node_of[self.matrix.sources[test]], self.matrix.node_of[self.matrix.targets[test]]}
             for test in left
         ]
-        often = Counter(node for its in ends if steady.isdisjoint(its) for node in its)
+        often = Counter(node for pair in ends if steady.isdisjoint(pair) for node in pair)
         together = TOGETHER if nodes >= FEW_NODES else TOGETHER_OF_FEW
         others = sorted(often.values(), reverse=True)[together - 1 : together] or [0]
         for node, spells in of_node.items():
-            odds = sum(one.odds for one in spells) - math.log(nodes * rounds) + PRIOR
+            odds = sum(entry.odds for entry in spells) - math.log(nodes * rounds) + PRIOR
             is_alone = (len(spells) > 1 or node in lonely) and others[0] <= NEAR * often[node]
             if (
                 is_alone
                 and odds > SURE_ODDS
-                and sum(one.steady for one in spells) > least
+                and sum(entry.steady for entry in spells) > least
                 and node not in steady
             ):
                 self.part_time.append(
@@ -239,7 +239,7 @@ class Times:
 
     def tests_of(self, nodes: Collection[int]) -> list[int]:
         """The tests of these nodes."""
-        return self.matrix.tests_of(part for part, node in enumerate(self.matrix.node_of) if node in nodes)
+        return self.matrix.tests_of(end for end, node in enumerate(self.matrix.node_of) if node in nodes)
 
     def suspect(self, screened: Screened, part_time: PartTime) -> Suspect:
         """The suspect for a node that was bad in some spells."""
@@ -259,13 +259,13 @@ class Times:
         matrix, node_of = self.matrix, self.matrix.node_of
         if matrix.span is Span.INSIDE or not matrix.rounds or not screened.bad:
             return
-        others = {node for one in suspects if one.kind is not Entity.LINK for node in one.nodes}
-        known = {node for part, node in zip(matrix.parts, node_of, strict=True) if part.node in others}
+        others = {node for suspect in suspects if suspect.kind is not Entity.LINK for node in suspect.nodes}
+        blamed = {node for end, node in zip(matrix.endpoints, node_of, strict=True) if end.node in others}
         sweep, self.bad = set(self.sweep), set(screened.bad)
         while True:
-            visits = {node: [v for v in its if v.at in sweep] for node, its in self._visits(known).items()}
-            sums = {node: sum(v.bad / v.tests for v in its) for node, its in visits.items()}
-            order = sorted(sums, key=lambda one: (-sums[one], one))
+            visits = {node: [v for v in own if v.at in sweep] for node, own in self._visits(blamed).items()}
+            sums = {node: sum(v.bad / v.tests for v in own) for node, own in visits.items()}
+            order = sorted(sums, key=lambda number: (-sums[number], number))
             few = TOGETHER_OF_FEW if len(order) < FEW_NODES else TOGETHER
             if len(order) < few or sums[order[few - 1]] > NEAR * sums[order[0]] or sums[order[0]] < LEAST_BAD:
                 return
@@ -277,15 +277,15 @@ class Times:
                 self.unsure = True
                 return
             yield node_suspect(matrix, screened, node_of.index(node), self.tests_of([node]), 1 - chance)
-            known.add(node)
+            blamed.add(node)
 
     def _returns(self, node: int, share: float) -> bool:
         """Whether the node was as bad when it was measured again, at other times."""
         mine, moments = self.tests_of([node]), self.matrix.moments
         again = [test for test in mine if not self.first[test]]
         if len(again) < LEAST_RETESTS:
-            its = [moments[test] for test in mine] if moments else [0.0]
-            return max(its) - min(its) >= LONG_S
+            times = [moments[test] for test in mine] if moments else [0.0]
+            return max(times) - min(times) >= LONG_S
         return sum(test in self.bad for test in again) >= RETURNS * share * len(again)
 
 
@@ -308,22 +308,22 @@ def _spells(node: int, visits: Sequence[Visit], rate: float) -> Iterator[Spell]:
 
 
 def _spell(node: int, visits: Sequence[Visit], start: int, last: int, odds: float) -> Iterator[Spell]:
-    its, after = visits[start : last + 1], sum(one.bad == 0 for one in visits[last + 1 :])
-    if sum(one.bad > 0 for one in its) < LEAST_ROUNDS:
+    inside, after = visits[start : last + 1], sum(visit.bad == 0 for visit in visits[last + 1 :])
+    if sum(visit.bad > 0 for visit in inside) < LEAST_ROUNDS:
         return
-    if after + sum(one.bad == 0 for one in visits[:start]) < LEAST_ROUNDS:
+    if after + sum(visit.bad == 0 for visit in visits[:start]) < LEAST_ROUNDS:
         return
-    some, all_ = sum(one.bad for one in its), sum(one.tests for one in its)
+    some, every = sum(visit.bad for visit in inside), sum(visit.tests for visit in inside)
     steady = some * math.log(OF_FAULT / OF_CONGESTION)
-    steady += (all_ - some) * math.log((1 - OF_FAULT) / (1 - OF_CONGESTION))
-    yield Spell(node, its[0].at, its[-1].at, odds, steady, after >= LEAST_ROUNDS)
+    steady += (every - some) * math.log((1 - OF_FAULT) / (1 - OF_CONGESTION))
+    yield Spell(node, inside[0].at, inside[-1].at, odds, steady, after >= LEAST_ROUNDS)
 
 
 def _at_once(spells: Sequence[Spell]) -> list[list[Spell]]:
     """The spells in groups, each of which has rounds in common with another one of its group."""
     groups: list[list[Spell]] = []
     end = -math.inf
-    for spell in sorted(spells, key=lambda one: one.first):
+    for spell in sorted(spells, key=lambda entry: entry.first):
         if spell.first < end:
             groups[-1].append(spell)
         else:
@@ -348,5 +348,5 @@ def _is_spread(mine: Sequence[Visit], some: float) -> bool:
     partners = Counter(visit.partner for visit in mine if visit.bad)
     quarters = [mine[at * len(mine) // TIMES : (at + 1) * len(mine) // TIMES] for at in range(TIMES)]
     return len(partners) >= LEAST_PARTNERS and all(
-        sum(one.bad / one.tests for one in its) >= some / TIMES**2 for its in quarters
+        sum(visit.bad / visit.tests for visit in quarter) >= some / TIMES**2 for quarter in quarters
     )

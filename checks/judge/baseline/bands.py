@@ -106,13 +106,13 @@ def dump(baseline: Baseline) -> bytes:
 
 def load(data: bytes) -> Baseline:
     """The baseline in `data`. Raises DecodeError if it is not completely a baseline, or contradicts itself."""
-    made = decode(Baseline, parse_json(data, BASELINE_BYTES))
-    groups = [learned.group for learned in made.groups]
+    baseline = decode(Baseline, parse_json(data, BASELINE_BYTES))
+    groups = [learned.group for learned in baseline.groups]
     if len(set(groups)) < len(groups):
         raise DecodeError("two groups are the same", "groups")
-    for index, learned in enumerate(made.groups):
+    for index, learned in enumerate(baseline.groups):
         _require_sense(learned.bands, f"groups[{index}].bands")
-    return made
+    return baseline
 
 
 def digest_of(baseline: Baseline) -> str:
@@ -121,13 +121,13 @@ def digest_of(baseline: Baseline) -> str:
 
 
 def _require_sense(bands: Sequence[Band], path: str) -> None:
-    seen: set[tuple[str, str, str]] = set()
+    keys: set[tuple[str, str, str]] = set()
     for index, band in enumerate(bands):
         where = f"{path}[{index}]"
         if not band.low <= band.median <= band.high or band.mad < 0:
             raise DecodeError("low, median and high are not in this order, or mad is below 0", where)
         if band.bad is not Side.HIGH and band.low <= 0:
             raise DecodeError("low is not above 0, so no speed can be below this band", where)
-        if (band.check, band.metric, band.label) in seen:
+        if (band.check, band.metric, band.label) in keys:
             raise DecodeError("a second band for the same metric and label", where)
-        seen.add((band.check, band.metric, band.label))
+        keys.add((band.check, band.metric, band.label))

@@ -40,12 +40,12 @@ def without_answered(
     What was learned from this report alone (the report with this digest) does not count.
     """
     bands = _bands(report, policy, baseline)
-    if alone := (baseline.reports == (report_digest,)):
+    if is_own := (baseline.reports == (report_digest,)):
         message = "the baseline was learned from this report only, so comparing the two proves nothing"
         yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, "", AGAIN)
     for finding in findings:
         answerable = finding.kind is FindingKind.NO_BASELINE and finding.level is Level.WARN
-        if alone or not answerable or not _covers(finding.check, records, policy, bands):
+        if is_own or not answerable or not _covers(finding.check, records, policy, bands):
             yield finding
 
 
@@ -53,25 +53,25 @@ def judge(
     report: Report, records: Mapping[str, CheckTable], policy: Policy, baseline: Baseline
 ) -> Iterator[Finding]:
     """WARNs for each sound value outside its band, for each band without a value, and for each value without a band."""
-    bands, known = _bands(report, policy, baseline), {learned.group for learned in baseline.groups}
+    bands, groups = _bands(report, policy, baseline), {learned.group for learned in baseline.groups}
     yield from _versions(report, records, policy, baseline)
     unknown: dict[ComparisonGroup, list[str]] = {}
     new: list[str] = []
     for check in dict.fromkeys([*(planned.check for planned in report.plan), *bands]):
-        found = gather(_records_of(records, check), policy.checks.get(check))
+        by_key = gather(_records_of(records, check), policy.checks.get(check))
         group = group_of(report, policy.checks.get(check))
-        if found and group not in known:
+        if by_key and group not in groups:
             unknown.setdefault(group, []).append(check)
             continue
         # The policy says which side is bad. What the band says may be from another policy, or invented.
         mine = {
-            key: replace(band, bad=found[key].side) if key in found else band
+            key: replace(band, bad=by_key[key].side) if key in by_key else band
             for key, band in bands.get(check, {}).items()
         }
         new += [
-            f"{check} {label_text(*key)}" for key in sorted(found) if key not in mine and found[key].values
+            f"{check} {label_text(*key)}" for key in sorted(by_key) if key not in mine and by_key[key].values
         ]
-        yield from _compared(check, found, mine, _records_of(records, check))
+        yield from _compared(check, by_key, mine, _records_of(records, check))
     for group, checks in unknown.items():
         message = f"the baseline has no data for {group}: {listed_names(checks, FEW)} not compared"
         yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, _knows(baseline), AGAIN)
@@ -86,14 +86,14 @@ def judge(
 
 def versions_of(nodes: Sequence[Node], records: Mapping[str, CheckTable]) -> dict[str, tuple[str, ...]]:
     """The versions of the software that the numbers depend on: driver, torch and NCCL."""
-    found: dict[str, set[object]] = {
+    versions: dict[str, set[object]] = {
         "driver": {node.identity.get("driver") for node in nodes},
         "torch": _texts(records, "system.identity", "torch"),
         "nccl": _texts(records, "nccl.transport", "nccl_version"),
     }
     return {
-        name: tuple(sorted(str(item) for item in seen if isinstance(item, str) and item))
-        for name, seen in found.items()
+        name: tuple(sorted(str(item) for item in texts if isinstance(item, str) and item))
+        for name, texts in versions.items()
     }
 
 
@@ -107,12 +107,12 @@ def _texts(records: Mapping[str, CheckTable], check: str, metric: str) -> set[ob
 
 def _bands(report: Report, policy: Policy, baseline: Baseline) -> dict[str, dict[Key, Band]]:
     """The bands by check. Bands of a check that needs no peers hold for clusters of any size."""
-    found: dict[str, dict[Key, Band]] = {}
+    bands: dict[str, dict[Key, Band]] = {}
     for learned in baseline.groups:
         for band in learned.bands:
             if learned.group == group_of(report, policy.checks.get(band.check)):
-                found.setdefault(band.check, {})[band.metric, band.label] = band
-    return found
+                bands.setdefault(band.check, {})[band.metric, band.label] = band
+    return bands
 
 
 def _covers(
@@ -125,8 +125,8 @@ def _covers(
     measured = {
         key: each for key, each in gather(_records_of(records, check), line).items() if key[0] in expected
     }
-    known = measured.keys() <= mine.keys()
-    return known and bool(measured) and all(_tells(mine[key], each.side) for key, each in measured.items())
+    has_all = measured.keys() <= mine.keys()
+    return has_all and bool(measured) and all(_tells(mine[key], each.side) for key, each in measured.items())
 
 
 def _tells(band: Band, side: Side) -> bool:
@@ -139,18 +139,18 @@ def _tells(band: Band, side: Side) -> bool:
 
 
 def _compared(
-    check: str, found: dict[Key, Samples], bands: dict[Key, Band], records: CheckTable
+    check: str, samples: dict[Key, Samples], bands: dict[Key, Band], records: CheckTable
 ) -> Iterator[Finding]:
-    missing = sorted(key for key in bands if key not in found or not found[key].values)
+    missing = sorted(key for key in bands if key not in samples or not samples[key].values)
     if missing:
         message = f"not measured, but the baseline has a band for it: {_labels_text(missing)}"
         yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, message, "", AGAIN)
-    known = {key: found[key] for key in bands if key not in missing}
-    yield from _gaps(check, known, records)
-    for metric in sorted({metric for metric, _ in known}):
+    measured = {key: samples[key] for key in bands if key not in missing}
+    yield from _gaps(check, measured, records)
+    for metric in sorted({metric for metric, _ in measured}):
         outside = [
             _Outside(bands[key], series)
-            for key, series in sorted(known.items())
+            for key, series in sorted(measured.items())
             if key[0] == metric
             and not (bands[key].holds(min(series.values)) and bands[key].holds(max(series.values)))
         ]
@@ -158,11 +158,11 @@ def _compared(
             yield from _moved(check, outside)
 
 
-def _gaps(check: str, found: dict[Key, Samples], records: CheckTable) -> Iterator[Finding]:
+def _gaps(check: str, samples: dict[Key, Samples], records: CheckTable) -> Iterator[Finding]:
     """The subjects that lack a number that has a band."""
     lacking: dict[str, list[Key]] = {}
     everybody = set(records.columns.subjects)
-    for key, series in sorted(found.items()):
+    for key, series in sorted(samples.items()):
         if series.subjects is records.columns.subjects:  # a whole column without a missing value
             continue
         absent = everybody.difference(series.subjects)
@@ -200,18 +200,18 @@ def _moved(check: str, outside: Sequence[_Outside]) -> Iterator[Finding]:
     """The findings of one metric, over all its labels: one for the cluster if all values changed, and one for each subject that
     alone did.
     """
-    shared = [one for one in outside if one.everywhere]
+    shared = [breach for breach in outside if breach.everywhere]
     if shared:
-        nodes = max((one.nodes for one in shared), key=len)
-        slow = max(len(one.slow) for one in shared)
+        nodes = max((breach.nodes for breach in shared), key=len)
+        slow = max(len(breach.slow) for breach in shared)
         subject = CLUSTER if len(nodes) > 1 else next(iter(nodes))
         where = f", on {slow} of {len(nodes)} nodes" if len(nodes) > 1 else ""
         text = f"{_deviation_text(shared, CLUSTER)}{where}: worse than in the reports that the band was learned from"
         metric = shared[0].band.metric
         yield Finding(Level.WARN, Cause.CONFIGURATION, check, subject, text, "", CHANGED, metric=metric)
-    alone = [one for one in outside if not one.everywhere]
-    for subject in dict.fromkeys(subject for one in alone for subject in one.values):
-        mine = [one for one in alone if subject in one.values]
+    local = [breach for breach in outside if not breach.everywhere]
+    for subject in dict.fromkeys(subject for breach in local for subject in breach.values):
+        mine = [breach for breach in local if subject in breach.values]
         text = f"{_deviation_text(mine, subject)}, while most other nodes are within it"
         yield Finding(
             Level.WARN, Cause.HARDWARE, check, subject, text, "", COMPARE_REMEDY, metric=mine[0].band.metric
@@ -220,12 +220,12 @@ def _moved(check: str, outside: Sequence[_Outside]) -> Iterator[Finding]:
 
 def _deviation_text(outside: Sequence[_Outside], subject: str) -> str:
     """The band that is missed by most, and how many other values of the metric are outside their bands."""
-    first = max(outside, key=lambda one: (_far(one.band, one.worst(subject)), one.band.label))
+    first = max(outside, key=lambda breach: (_far(breach.band, breach.worst(subject)), breach.band.label))
     band, value = first.band, first.worst(subject)
-    word, edge = ("below", band.low) if value < band.low else ("above", band.high)
+    side, edge = ("below", band.low) if value < band.low else ("above", band.high)
     more = f" (and {len(outside) - 1} more values are outside their bands)" if len(outside) > 1 else ""
     return (
-        f"{label_text(band.metric, band.label)} is {figure(value)}, {word} the learned band, which ends at {figure(edge)}; "
+        f"{label_text(band.metric, band.label)} is {figure(value)}, {side} the learned band, which ends at {figure(edge)}; "
         f"{_far(band, value):.0%} off the median of {figure(band.median)} ({band.values} values, {band.reports} reports){more}"
     )
 
@@ -240,15 +240,15 @@ def _versions(
     """A WARN where a number was learned with another version. It is compared all the same."""
     groups = {group_of(report, policy.checks.get(planned.check)) for planned in report.plan}
     now = versions_of(report.nodes, records)
-    for name, seen in now.items():
+    for name, versions in now.items():
         then = {
             item
             for learned in baseline.groups
             if learned.group in groups
             for item in learned.versions.get(name, ())
         }
-        new = sorted(set(seen) - then)
-        if then and not seen:
+        new = sorted(set(versions) - then)
+        if then and not versions:
             message = f"{name} could not be read, but the baseline was learned with {listed_names(sorted(then), FEW)}"
             remedy = "Find out why it could not be read."
             yield Finding(Level.WARN, Cause.EVIDENCE, "baseline", CLUSTER, message, "", remedy)

@@ -58,7 +58,7 @@ class _Pool:
     """One number of a group, from all reports that have it: (the report's digest, its gate, its values)."""
 
     side: Side
-    parts: list[tuple[str, str, Samples]]
+    entries: list[tuple[str, str, Samples]]
 
 
 def learn(cases: Sequence[ReportCase]) -> Baseline:
@@ -67,9 +67,9 @@ def learn(cases: Sequence[ReportCase]) -> Baseline:
     left_out: list[ExcludedInput] = []
     pools: dict[ComparisonGroup, dict[Name, _Pool]] = {}
     versions: dict[ComparisonGroup, dict[str, set[str]]] = {}
-    known: dict[str, ReportCase] = {}
+    by_digest: dict[str, ReportCase] = {}
     for case in ordered:
-        if known.setdefault(case.verdict.digests.report, case) is not case:
+        if by_digest.setdefault(case.verdict.digests.report, case) is not case:
             left_out.append(
                 ExcludedInput(case.report.gate_id, CLUSTER, "", "the same report was given twice")
             )
@@ -80,7 +80,7 @@ def learn(cases: Sequence[ReportCase]) -> Baseline:
         _take(case, records, refused, pools, versions)
     groups = [_group(group, pools[group], versions[group]) for group in sorted(pools, key=str)]
     newest = max((case.report.measured_at for case in ordered), default="")
-    return Baseline(SCHEMA_VERSION, ENGINE, newest, tuple(known), tuple(groups), tuple(left_out))
+    return Baseline(SCHEMA_VERSION, ENGINE, newest, tuple(by_digest), tuple(groups), tuple(left_out))
 
 
 def _refused(case: ReportCase) -> Iterator[ExcludedInput]:
@@ -112,12 +112,12 @@ def _busy(case: ReportCase, records: Mapping[str, CheckTable]) -> Iterator[Exclu
     """
     gate = case.report.gate_id
     for check, mine in sorted(records.items()):
-        found = RecordedLoads(mine, {}).busy_nodes()
-        if found and group_of(case.report, case.policy.checks.get(check)).nodes:
-            yield ExcludedInput(gate, CLUSTER, check, "; ".join(found.values()))
+        loads = RecordedLoads(mine, {}).busy_nodes()
+        if loads and group_of(case.report, case.policy.checks.get(check)).nodes:
+            yield ExcludedInput(gate, CLUSTER, check, "; ".join(loads.values()))
             continue
-        for node, said in found.items():
-            yield ExcludedInput(gate, node, check, said)
+        for node, text in loads.items():
+            yield ExcludedInput(gate, node, check, text)
 
 
 def _take(
@@ -129,29 +129,29 @@ def _take(
 ) -> None:
     """Adds what may be learned from one report to its groups."""
     report = case.report
-    bad_nodes = {one.subject for one in refused if not one.check}
-    bad_checks = {one.check for one in refused if one.check and one.subject == CLUSTER}
+    bad_nodes = {item.subject for item in refused if not item.check}
+    bad_checks = {item.check for item in refused if item.check and item.subject == CLUSTER}
     if CLUSTER in bad_nodes:
         return
     without = {
-        check: bad_nodes | {one.subject for one in refused if one.check == check} for check in measurements
+        check: bad_nodes | {item.subject for item in refused if item.check == check} for check in measurements
     }
-    rows = {
+    tables = {
         check: measured(mine, without[check])
         for check, mine in measurements.items()
         if check not in bad_checks
     }
     nodes = [node for node in report.nodes if node.name not in bad_nodes]
-    seen = versions_of(nodes, rows)
-    for check, mine in rows.items():
+    software = versions_of(nodes, tables)
+    for check, mine in tables.items():
         line = case.policy.checks.get(check)
         group = group_of(report, line)
         for key, series in gather(mine, line).items():
             pool = pools.setdefault(group, {}).setdefault((check, *key), _Pool(series.side, []))
-            pool.parts.append((case.verdict.digests.report, report.gate_id, series))
-            found = versions.setdefault(group, {})
-            for name, items in seen.items():
-                found.setdefault(name, set()).update(items)
+            pool.entries.append((case.verdict.digests.report, report.gate_id, series))
+            by_name = versions.setdefault(group, {})
+            for name, items in software.items():
+                by_name.setdefault(name, set()).update(items)
 
 
 def _group(group: ComparisonGroup, pools: Mapping[Name, _Pool], versions: Mapping[str, set[str]]) -> Learned:
@@ -159,19 +159,19 @@ def _group(group: ComparisonGroup, pools: Mapping[Name, _Pool], versions: Mappin
     outliers: list[Outlier] = []
     not_learned: list[NotLearned] = []
     for name in sorted(pools, key=lambda name: (*name[:2], label_sort_key(name[2]))):
-        made = _band(name, pools[name])
-        if isinstance(made, NotLearned):
-            not_learned.append(made)
+        band = _band(name, pools[name])
+        if isinstance(band, NotLearned):
+            not_learned.append(band)
             continue
-        bands.append(made)
-        outliers += _outliers(made, pools[name])
+        bands.append(band)
+        outliers += _outliers(band, pools[name])
     plain = {name: tuple(sorted(items)) for name, items in sorted(versions.items()) if items}
     return Learned(group, plain, tuple(bands), tuple(outliers), tuple(not_learned))
 
 
 def _band(name: Name, pool: _Pool) -> Band | NotLearned:
     """Median and MAD of the values that remain when no more values lie outside of the band made from them."""
-    values = sorted(chain.from_iterable(series.values for _, _, series in pool.parts))
+    values = sorted(chain.from_iterable(series.values for _, _, series in pool.entries))
     many = len(values)
     if many < LEAST_VALUES:
         return NotLearned(*name, f"{many} values, {LEAST_VALUES} are needed")
@@ -190,11 +190,11 @@ def _band(name: Name, pool: _Pool) -> Band | NotLearned:
     if pool.side is not Side.HIGH and low <= 0:
         reason = "vary so much that no value would be below the band" if middle > 0 else "are not above 0"
         return NotLearned(*name, f"{many} values {reason}, the median is {figure(middle)}")
-    kept = [part for part in pool.parts if any(low <= value <= high for value in part[2].values)]
+    inliers = [entry for entry in pool.entries if any(low <= value <= high for value in entry[2].values)]
     nodes = {
-        node_of(subject) for subject in set(chain.from_iterable(series.subjects for _, _, series in kept))
+        node_of(subject) for subject in set(chain.from_iterable(series.subjects for _, _, series in inliers))
     }
-    reports = {report for report, _, _ in kept}
+    reports = {report for report, _, _ in inliers}
     return Band(*name, pool.side, middle, mad, low, high, last - first, len(nodes), len(reports))
 
 
@@ -219,7 +219,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _outliers(band: Band, pool: _Pool) -> Iterator[Outlier]:
-    for _, gate, series in pool.parts:
+    for _, gate, series in pool.entries:
         if (
             band.low <= min(series.values, default=band.low)
             and max(series.values, default=band.low) <= band.high

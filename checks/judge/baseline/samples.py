@@ -75,14 +75,14 @@ class Samples:
 
 def group_of(report: Report, line: CheckPolicy | None) -> ComparisonGroup:
     """The group of a check's numbers. It holds for any number of nodes only if the policy says that the check needs no peers."""
-    alone = line is not None and line.min_nodes == 1 and line.min_ranks == 1
+    is_alone = line is not None and line.min_nodes == 1 and line.min_ranks == 1
     declared = report.declared
     return ComparisonGroup(
         declared.instance_type,
         declared.gpus_per_node,
         declared.ranks_per_node,
         report.profile,
-        0 if alone else declared.nodes,
+        0 if is_alone else declared.nodes,
     )
 
 
@@ -102,21 +102,21 @@ def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
     return Side.HIGH if metric.endswith(LATENCIES) and metric not in NO_LATENCIES else None
 
 
-def gather(rows: CheckTable, line: CheckPolicy | None) -> dict[Key, Samples]:
+def gather(records: CheckTable, line: CheckPolicy | None) -> dict[Key, Samples]:
     """(metric, label) of one check -> its values in all rows that were measured.
 
     The pair tests of the ranks have none: a row mixes pairs within a node with pairs between two nodes, and the decoder compares
     them.
     """
-    found: dict[Key, Samples] = {}
-    if rows.check in CHECKS:
-        return found
-    rows = measured(rows)
-    for metric in rows.columns.metrics if rows else ():
+    samples: dict[Key, Samples] = {}
+    if records.check in CHECKS:
+        return samples
+    records = measured(records)
+    for metric in records.columns.metrics if records else ():
         side = side_of(metric, line)
         if side is not None:
-            found.update(_series(rows, metric, side, line))
-    return found
+            samples.update(_series(records, metric, side, line))
+    return samples
 
 
 def measured(records: CheckTable, but: frozenset[str] | set[str] = frozenset()) -> CheckTable:
@@ -135,7 +135,7 @@ class OwnerRuns:
         self._owner = owner
         self._found: dict[int, tuple[Sequence[str], list[tuple[str, int, int]]]] = {}
 
-    def of(self, subjects: Sequence[str]) -> list[tuple[str, int, int]]:
+    def by_owner(self, subjects: Sequence[str]) -> list[tuple[str, int, int]]:
         """Each run of one owner, and where it begins and ends. An owner may have several."""
         if id(subjects) not in self._found:  # the subjects are kept, so that no other object gets their id
             runs: list[tuple[str, int, int]] = []
@@ -179,21 +179,21 @@ def _series(records: CheckTable, metric: str, side: Side, line: CheckPolicy | No
         axes = {_axis(value, index, columns) for index, value in enumerate(column)}
         axis = axes.pop() if len(axes) == 1 else None
         if axis is not None and len(set(axis)) == len(axis):
-            parts = [tuple(part) for part in zip(*column, strict=True)]
-            if all(set(map(type, part)) <= NUMBERS and _sane(part) for part in parts):
+            transposed = [tuple(values) for values in zip(*column, strict=True)]
+            if all(set(map(type, values)) <= NUMBERS and _sane(values) for values in transposed):
                 return {
-                    (metric, str(at)): Samples(side, part, subjects)
-                    for at, part in zip(axis, parts, strict=True)
+                    (metric, str(at)): Samples(side, values, subjects)
+                    for at, values in zip(axis, transposed, strict=True)
                 }
     return _one_by_one(records, metric, side, line)
 
 
-def _one_by_one(rows: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Samples]:
+def _one_by_one(table: CheckTable, metric: str, side: Side, line: CheckPolicy | None) -> dict[Key, Samples]:
     values: dict[Key, list[float]] = {}
     subjects: dict[Key, list[str]] = {}
     holes: dict[Key, list[str]] = {}
-    columns = _axes(rows, metric, line)
-    for index, (value, subject) in enumerate(zip(rows.column(metric), rows.columns.subjects, strict=True)):
+    columns = _axes(table, metric, line)
+    for index, (value, subject) in enumerate(zip(table.column(metric), table.columns.subjects, strict=True)):
         if value is None:  # the row has no such metric; checks/judge/evidence.py finds out whether it had to
             continue
         items = value if isinstance(value, tuple) else (value,)
@@ -224,9 +224,9 @@ def _sane(values: Sequence[object]) -> bool:
 
 def _axes(records: CheckTable, metric: str, line: CheckPolicy | None) -> list[Sequence[object]]:
     """The columns that may say what each element of the metric was measured with; the first that fits a row does."""
-    named = [rule.at for rule in line.rules if rule.metric == metric] if line is not None else []
-    found = records.columns.metrics
-    return [found[name] for name in dict.fromkeys((*named, *AXES)) if name in found and name != metric]
+    names = [rule.at for rule in line.rules if rule.metric == metric] if line is not None else []
+    metrics = records.columns.metrics
+    return [metrics[name] for name in dict.fromkeys((*names, *AXES)) if name in metrics and name != metric]
 
 
 def _axis(value: object, index: int, axes: Sequence[Sequence[object]]) -> tuple[object, ...] | None:

@@ -12,10 +12,10 @@ from enum import Enum
 from hashlib import sha256
 
 from checks.documents import certificates as documents
-from checks.documents import open_findings
 from checks.documents.certificates import Certificate, MachineState, WatchRecord
 from checks.documents.report import digest, dump_plain
 from checks.judge.certificates.record import CLOCK_S
+from checks.judge.open_findings.prior_findings import is_grave, loaded
 from checks.model import Declared, Node, Profile, Report
 from checks.policy import CERTIFIABLE, Policy
 from checks.value_types import DecodeError
@@ -57,7 +57,7 @@ class CertificateDecision:
     check: str
     gate_id: str
     age_s: float
-    why: WhyMeasured | None
+    reason: WhyMeasured | None
 
 
 # (check, node) -> the decision
@@ -82,38 +82,38 @@ def terms_of(
     gate_id: str, policy: Policy, facts: str, catalogue: str, profile: Profile, declared: Declared
 ) -> GateTerms:
     """The terms of a gate; `policy` is the whole one."""
-    said = conditions_of(policy.digest, facts, catalogue, profile, declared)
-    return GateTerms(gate_id, policy, facts, said, declared.instance_type)
+    conditions = conditions_of(policy.digest, facts, catalogue, profile, declared)
+    return GateTerms(gate_id, policy, facts, conditions, declared.instance_type)
 
 
 def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, CertificateDecision]:
     """The decision on each check that the policy allows to be certified, if one of the certificates is for it and this machine."""
     machine = machine_digest(node.identity)
-    own = [one for one in offered if machine and one.machine == machine]
-    made = dict[str, CertificateDecision]()
+    own = [offer for offer in offered if machine and offer.machine == machine]
+    by_check = dict[str, CertificateDecision]()
     if not own:
-        return made
+        return by_check
     state = state_of(node)
     trouble = _about_machine(node, state, terms)
     for check in CERTIFIABLE:
         line = terms.policy.checks.get(check)
         if line is None or not line.valid_for:
             continue
-        found = [
-            _of_one(check, one, state, trouble, terms, line.valid_for * 3600.0)
-            for one in own
-            if check in one.checks
+        candidates = [
+            _of_one(check, offer, state, trouble, terms, line.valid_for * 3600.0)
+            for offer in own
+            if check in offer.checks
         ]
-        if found:
+        if candidates:
             # One that stands, the youngest; of those that do not, the youngest as well.
-            made[check] = min(found, key=lambda one: (one.why is not None, one.age_s))
-    return made
+            by_check[check] = min(candidates, key=lambda best: (best.reason is not None, best.age_s))
+    return by_check
 
 
 def certified(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, CertificateDecision]:
     """The result holds those of `decisions` whose checks are skipped."""
-    found = decisions(node, offered, terms)
-    return {check: one for check, one in found.items() if one.why is None}
+    by_check = decisions(node, offered, terms)
+    return {check: decision for check, decision in by_check.items() if decision.reason is None}
 
 
 def in_report(report: Report, policy: Policy, facts: str) -> Decisions:
@@ -125,13 +125,13 @@ def in_report(report: Report, policy: Policy, facts: str) -> Decisions:
     except DecodeError:
         return NO_DECISIONS
     of_machine: dict[str, list[Certificate]] = {}
-    for one in offered.certificates:
-        of_machine.setdefault(one.machine, []).append(one)
+    for offer in offered.certificates:
+        of_machine.setdefault(offer.machine, []).append(offer)
     terms = terms_of(report.gate_id, policy, facts, report.catalogue, report.profile, report.declared)
     return {
-        (check, node.name): one
+        (check, node.name): answer
         for node in report.nodes
-        for check, one in decisions(node, of_machine.get(machine_digest(node.identity), ()), terms).items()
+        for check, answer in decisions(node, of_machine.get(machine_digest(node.identity), ()), terms).items()
     }
 
 
@@ -146,8 +146,8 @@ def conditions_of(
     policy_digest: str, facts: str, catalogue: str, profile: Profile, declared: Declared
 ) -> str:
     """Equal for gates that measure and judge one node alike: how many nodes there are, and their names, make no difference."""
-    one = replace(declared, nodes=1, node_names=())
-    values = (policy_digest, facts, catalogue, profile.value, digest(dump_plain(one)), ENGINE)
+    one_node = replace(declared, nodes=1, node_names=())
+    values = (policy_digest, facts, catalogue, profile.value, digest(dump_plain(one_node)), ENGINE)
     return digest(dump_plain(values))
 
 
@@ -171,7 +171,7 @@ def _about_machine(node: Node, state: MachineState | None, terms: GateTerms) -> 
     """Why no certificate stands for anything on this machine now."""
     if state is None or state.record is None:
         return WhyMeasured.NO_WATCH
-    if _has_open_findings(node.open_findings):
+    if _has_open_findings(node.open_findings, state.at):
         return WhyMeasured.OPEN_FINDINGS
     record = state.record
     expected = (
@@ -185,15 +185,14 @@ def _about_machine(node: Node, state: MachineState | None, terms: GateTerms) -> 
     return WhyMeasured.CLOCK_MOVED if _is_moved(record.since, record.since_boot_s, state) else None
 
 
-def _has_open_findings(text: str) -> bool:
-    """Whether any finding is open, or may be: a file that cannot be read may have some. "" is of a watch that never found one."""
-    if not text:
-        return False
-    try:
-        known = open_findings.load(text)
-    except DecodeError:
+def _has_open_findings(text: str, at: float) -> bool:
+    """Whether any finding is open, or may be: a file that cannot be read may have some. Of those since the gate began (`at`), when the
+    checks had been skipped, only a FAIL of the machine counts.
+    """
+    findings = loaded(text)
+    if isinstance(findings, str) or findings.omitted:
         return True
-    return bool(known.open or known.omitted)
+    return any(item.opened_at <= at or is_grave(item) for item in findings.open)
 
 
 def _is_moved(at: float, boot_s: float, state: MachineState) -> bool:

@@ -16,13 +16,13 @@ AGAIN = "Run the gate again: it measures the check where no certificate stands f
 
 def about(record: Observation, decision: CertificateDecision | None, level: Level) -> Finding:
     """A WARN if a certificate stands for the check. Otherwise the check was not measured, and the finding has this level."""
-    if decision is not None and decision.why is None:
+    if decision is not None and decision.reason is None:
         message = f"was not tested with {record.check} again: gate {decision.gate_id} did so {age_text(decision.age_s)} ago"
         return Finding(
             Level.WARN, Cause.EVIDENCE, record.check, record.subject, message, kind=FindingKind.CERTIFIED, is_predicate=True
         )  # fmt: skip
-    why = WhyMeasured.NO_CERTIFICATE if decision is None or decision.why is None else decision.why
-    message = f"it was skipped as certified, and no certificate stands for it: {why.value}"
+    reason = WhyMeasured.NO_CERTIFICATE if decision is None or decision.reason is None else decision.reason
+    message = f"it was skipped as certified, and no certificate stands for it: {reason.value}"
     return not_measured(record.check, record.subject, Unmeasured("", message), level, record.evidence, AGAIN)
 
 

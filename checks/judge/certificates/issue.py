@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from checks.documents.certificates import Certificate
 from checks.documents.columns import by_check
 from checks.judge.certificates.decision import conditions_of, machine_digest, state_of
-from checks.model import CLUSTER, LINK, Cause, Finding, Level, Node, Outcome, Report, Verdict, node_of
+from checks.judge.not_measured import is_accepted_gap
+from checks.model import CLUSTER, LINK, Finding, Level, Node, Outcome, Report, Verdict, node_of
 from checks.policy import CERTIFIABLE, Policy
 
 
@@ -32,12 +33,12 @@ def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> 
     counts. A gate that found something on a machine voids whatever was measured on that machine before.
     """
     certificates: list[Certificate] = []
-    void, later, known = set[str](), dict[str, list[str]](), set[tuple[str, str, str]]()
+    void, later, keys = set[str](), dict[str, list[str]](), set[tuple[str, str, str]]()
     for gate in gates:
         if gate is None:
             break
         document = gate.document
-        said = conditions_of(policy.digest, facts, document.catalogue, document.profile, document.declared)
+        terms = conditions_of(policy.digest, facts, document.catalogue, document.profile, document.declared)
         machines: dict[str, list[Node]] = {}
         for node in document.nodes:
             if machine := machine_digest(node.identity):
@@ -46,10 +47,10 @@ def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> 
             if any(_is_doubtful(node.name, gate.verdict.findings) for node in nodes):
                 void.add(machine)
             if machine not in void:
-                for one in _of_machine(machine, nodes, gate, said, later.get(machine, ())):
-                    new = {c: s for c, s in one.checks.items() if (machine, one.conditions, c) not in known}
-                    known |= {(machine, one.conditions, check) for check in new}
-                    certificates += [replace(one, checks=new)] if new else []
+                for item in _of_machine(machine, nodes, gate, terms, later.get(machine, ())):
+                    new = {c: s for c, s in item.checks.items() if (machine, item.conditions, c) not in keys}
+                    keys |= {(machine, item.conditions, check) for check in new}
+                    certificates += [replace(item, checks=new)] if new else []
                 later.setdefault(machine, []).append(gate.gate_id)
     return tuple(certificates)
 
@@ -60,21 +61,20 @@ def _is_doubtful(node: str, findings: Sequence[Finding]) -> bool:
     A FAIL of the whole cluster may be this node's.
     """
     return any(
-        (finding.level is Level.FAIL and (finding.subject == CLUSTER or _touches(node, finding)))
-        or (finding.level is Level.WARN and finding.cause is not Cause.EVIDENCE and _touches(node, finding))
+        (finding.level is Level.FAIL and finding.subject == CLUSTER)
+        or (finding.level is not Level.PASS and not is_accepted_gap(finding) and _touches(node, finding))
         for finding in findings
     )
 
 
 def _touches(node: str, finding: Finding) -> bool:
-    return node in [node_of(end.strip()) for end in finding.subject.split(LINK)]
+    return node in (*finding.named_nodes, *(node_of(end.strip()) for end in finding.subject.split(LINK)))
 
 
 def _of_machine(
     machine: str, nodes: Sequence[Node], gate: GateEvidence, conditions: str, later: Sequence[str]
 ) -> Iterator[Certificate]:
-    states = [state_of(node) for node in nodes]
-    began = [state for state in states if state is not None]
+    began = [state for node in nodes if (state := state_of(node)) is not None]
     if not gate.is_kept or gate.verdict.level is Level.FAIL or len(began) < len(nodes):
         return
     checks = {}

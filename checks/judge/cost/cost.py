@@ -66,8 +66,8 @@ class Model:
             elif fault is Fault.CORRUPTION:
                 corrupted = _greater(corrupted, lost)
             else:
-                place = place_of(finding.subject)
-                ending[place] = _greater(ending.get(place, NOTHING), lost)
+                location = place_of(finding.subject)
+                ending[location] = _greater(ending.get(location, NOTHING), lost)
         total = slowest.plus(corrupted)
         for span in ending.values():
             total = total.plus(span)
@@ -82,8 +82,8 @@ class Model:
             return lost_to_straggler(self.units, self.horizon, share)
         if fault is Fault.CORRUPTION:  # it is noticed at the next checkpoint, or when the job is over
             return self.capped(ValueSpan(self.failure(Fault.CRASH).low, self.whole).times(chance))
-        known = Fault.CRASH if fault is Fault.UNKNOWN else fault
-        return self.failure(known).times(self.incidents(chance))
+        assumed = Fault.CRASH if fault is Fault.UNKNOWN else fault
+        return self.failure(assumed).times(self.incidents(chance))
 
     def incidents(self, chance: ValueSpan) -> ValueSpan:
         """How often the fault occurs: at least once if it is there, and as often as a bad node's incidents return."""

@@ -63,34 +63,34 @@ class CheckFindings:
         self.most_cost = options.get("most_cost", MOST_COST)
         self.oversubscribed = options.get("oversubscription", 0.0)
         self.detects = options.get("detects_slow_node", 0.0)
-        self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
+        self.readings = sorted(readings, key=lambda reading: ORDER.index(reading.metric))
         # Links that are slow for good, but cost the job little: a shared path of the fabric is as likely as a broken cable.
         self.cheap = {id(reading) for reading in readings if not costs_too_much(reading, self.most_cost)}
         self.suspects: dict[Key, tuple[MatrixReading, Suspect]] = {}
         self.also: dict[Key, list[str]] = {}
         self.others: dict[Key, list[float]] = {}
         for reading in self.readings:
-            if reading.decoded.answer is MatrixAnswer.NAMED:
+            if reading.decoded.answer is MatrixAnswer.BLAMED:
                 for suspect in reading.decoded.suspects:
                     self._take(reading, suspect)
 
     @property
     def blamed(self) -> frozenset[int]:
         """The nodes and ranks that got a FAIL: the tests in which they took part are explained. A WARN explains nothing."""
-        found = [s for reading, s in self.suspects.values() if self._condemns(reading, s)]
-        nodes = {node for s in found if s.kind is Entity.NODE for node in s.nodes}
-        ranks = {s.subject for s in found if s.kind is Entity.RANK}
-        parts = enumerate(self.tests.parts)
-        return frozenset(index for index, part in parts if part.node in nodes or part.name in ranks)
+        condemned = [s for reading, s in self.suspects.values() if self._condemns(reading, s)]
+        nodes = {node for s in condemned if s.kind is Entity.NODE for node in s.nodes}
+        ranks = {s.subject for s in condemned if s.kind is Entity.RANK}
+        ends = enumerate(self.tests.endpoints)
+        return frozenset(index for index, end in ends if end.node in nodes or end.name in ranks)
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the cluster as one, then those about each suspect."""
         blamed = self.blamed
-        everybody = {endpoint.node for endpoint in self.tests.parts}
+        everybody = {endpoint.node for endpoint in self.tests.endpoints}
         for reading in self.readings:
-            for finding, one in of_slow_parts(reading, self.tests, self._refused_from(reading)):
-                if one.kind is Entity.RAIL or not self._is_named(one.nodes):
-                    yield self.loads.weighed(finding, one.nodes, one.nodes, reading.what.name.lower())
+            for finding, item in of_slow_parts(reading, self.tests, self._refused_from(reading)):
+                if item.kind is Entity.RAIL or not self._is_named(item.nodes):
+                    yield self.loads.weighed(finding, item.nodes, item.nodes, reading.metric.name.lower())
             yield from of_sensitivity(reading, self.detects)
             whole = of_time_and_fabric(reading, self.tests, self.most_cost, self.oversubscribed)
             for finding in (*self._whole(reading, blamed), *whole):
@@ -98,31 +98,31 @@ class CheckFindings:
                 yield self._weighed(reading, finding, (), nodes)
         slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
         for key, (reading, suspect) in self.suspects.items():
-            found = self._suspect_finding(reading, suspect, self.also.get(key, []))
-            yield self._weighed(reading, found, slow, suspect.nodes)
+            result = self._suspect_finding(reading, suspect, self.also.get(key, []))
+            yield self._weighed(reading, result, slow, suspect.nodes)
 
     def _weighed(
         self, reading: MatrixReading, finding: Finding, slow: Collection[str], nodes: Collection[str] | None
     ) -> Finding:
-        if reading.what not in SLOWED:
+        if reading.metric not in SLOWED:
             return finding
-        return self.loads.weighed(finding, slow, nodes, reading.what.name.lower())
+        return self.loads.weighed(finding, slow, nodes, reading.metric.name.lower())
 
     def _refused_from(self, reading: MatrixReading) -> float:
         """The slowness from which on a node is refused; 0 if none is."""
-        alone = len(reading.decoded.slow) == 1
-        return min(self.detects or HALF, HALF) if alone else self.detects
+        is_alone = len(reading.decoded.slow) == 1
+        return min(self.detects or HALF, HALF) if is_alone else self.detects
 
     def _take(self, reading: MatrixReading, suspect: Suspect) -> None:
-        known, mine = self._explained_by(reading, suspect), (suspect.kind.value, suspect.subject)
-        if self._condemns(reading, suspect) and known is None:
+        earlier, mine = self._explained_by(reading, suspect), (suspect.kind.value, suspect.subject)
+        if self._condemns(reading, suspect) and earlier is None:
             self.suspects.pop(mine, None)  # a warning hides nothing
-        if known is not None:
-            self._add(known, reading, suspect)
-            if known == mine and reading.what in CONDEMNS and not suspect.passed:
+        if earlier is not None:
+            self._add(earlier, reading, suspect)
+            if earlier == mine and reading.metric in CONDEMNS and not suspect.passed:
                 self.others.setdefault(mine, []).append(suspect.probability)
             return
-        for key in self._explained_now(suspect) if reading.what in CONDEMNS else ():
+        for key in self._explained_now(suspect) if reading.metric in CONDEMNS else ():
             self._add(mine, *self.suspects.pop(key))
             self.also[mine] += self.also.pop(key, [])
         self.suspects[mine] = (reading, suspect)
@@ -130,23 +130,23 @@ class CheckFindings:
     def _condemns(self, reading: MatrixReading, suspect: Suspect) -> bool:
         """Whether the suspect gets a FAIL."""
         is_cheap = suspect.cost is not None and id(reading) in self.cheap
-        return reading.what in CONDEMNS and not suspect.passed and not is_cheap
+        return reading.metric in CONDEMNS and not suspect.passed and not is_cheap
 
     def _add(self, key: Key, reading: MatrixReading, suspect: Suspect) -> None:
-        message = f"{reading.what.value}: {suspect.bad} of {suspect.tests} tests"
+        message = f"{reading.metric.value}: {suspect.bad} of {suspect.tests} tests"
         self.also.setdefault(key, []).append(message)
 
     def _explained_now(self, suspect: Suspect) -> list[Key]:
         """Links and ranks that got a finding and belong to the node that is blamed now: it loses segments to every peer."""
         if suspect.kind is not Entity.NODE or suspect.probability < SURE or suspect.passed:
             return []
-        known = self.suspects.items()
-        parts = [(key, s) for key, (_, s) in known if s.kind in (Entity.LINK, Entity.RANK)]
-        return [key for key, s in parts if set(suspect.nodes) & set(s.nodes)]
+        suspects = self.suspects.items()
+        candidates = [(key, s) for key, (_, s) in suspects if s.kind in (Entity.LINK, Entity.RANK)]
+        return [key for key, s in candidates if set(suspect.nodes) & set(s.nodes)]
 
     def _is_named(self, nodes: Collection[str]) -> bool:
-        known = [one for _, one in self.suspects.values() if one.kind is Entity.NODE and not one.passed]
-        return any(set(nodes) & set(one.nodes) for one in known)
+        blamed = [node for _, node in self.suspects.values() if node.kind is Entity.NODE and not node.passed]
+        return any(set(nodes) & set(node.nodes) for node in blamed)
 
     def _explained_by(self, reading: MatrixReading, suspect: Suspect) -> Key | None:
         """The suspect that is blamed already and includes this one; None if this one is new."""
@@ -160,20 +160,20 @@ class CheckFindings:
         return None
 
     def _whole(self, reading: MatrixReading, blamed: frozenset[int]) -> Iterator[Finding]:
-        what, result, matrix = reading.what, reading.decoded, reading.matrix
+        metric, result, matrix = reading.metric, reading.decoded, reading.matrix
         if result.answer is MatrixAnswer.FABRIC:
             yield Finding(
-                FABRIC.get(what, Level.WARN), Cause.CONFIGURATION, self.check, CLUSTER,
+                FABRIC.get(metric, Level.WARN), Cause.CONFIGURATION, self.check, CLUSTER,
                 wording.fabric(matrix, result), wording.cells(matrix, result.bad, self.tests, result.noise), wording.FABRIC_REMEDY,
             )  # fmt: skip
-        elif what in UNEXPLAINED and (
-            result.answer in (MatrixAnswer.NAMED, MatrixAnswer.UNEXPLAINED) or _is_corrupt(reading)
+        elif metric in UNEXPLAINED and (
+            result.answer in (MatrixAnswer.BLAMED, MatrixAnswer.UNEXPLAINED) or _is_corrupt(reading)
         ):
             ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in unaccounted(result))
-            left = [k for k, parts in ends if not parts & blamed]
+            left = [k for k, both in ends if not both & blamed]
             if pair := self._always_bad(matrix, left):
                 yield Finding(
-                    UNEXPLAINED[what], Cause.HARDWARE, self.check, link(*pair),
+                    UNEXPLAINED[metric], Cause.HARDWARE, self.check, link(*pair),
                     wording.one_pair(matrix, len(left)),
                     wording.cells(matrix, left, self.tests, result.noise), wording.REMEDIES[Entity.LINK],
                 )  # fmt: skip
@@ -185,23 +185,23 @@ class CheckFindings:
                 )  # fmt: skip
         elif (
             result.answer is MatrixAnswer.NOBODY
-            and what is MatrixSubject.BANDWIDTH
+            and metric is MatrixSubject.BANDWIDTH
             and many_hiccups(matrix, result)
         ):
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.hiccups(matrix, len(result.bad)),
                 wording.cells(matrix, result.bad, self.tests, result.noise), wording.AGAIN,
             )  # fmt: skip
-        elif result.answer is MatrixAnswer.TOO_FEW and what is MatrixSubject.BANDWIDTH:
+        elif result.answer is MatrixAnswer.TOO_FEW and metric is MatrixSubject.BANDWIDTH:
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.too_few(matrix), "",
                 "Set floor_gbps in the policy's options.",
             )  # fmt: skip
-        if what is MatrixSubject.BANDWIDTH:
-            for part in sorted(result.unseen):
-                if self._has_peers(matrix, part):
+        if metric is MatrixSubject.BANDWIDTH:
+            for index in sorted(result.unseen):
+                if self._has_peers(matrix, index):
                     message = f"it has no test {matrix.span.value}"
-                    yield missing(self.check, self.tests.parts[part].name, message)
+                    yield missing(self.check, self.tests.endpoints[index].name, message)
 
     def _always_bad(self, matrix: Matrix, bad: Sequence[int]) -> tuple[str, str] | None:
         """The two parts of a pair that was bad in each test, in both directions, and to which all bad tests belong. There may be too
@@ -213,16 +213,16 @@ class CheckFindings:
         [pair] = pairs
         ends = zip(matrix.sources, matrix.targets, strict=True)
         tests = sum(pair == {a, b} for a, b in ends)
-        one, other = sorted(pair)
-        names = self.tests.parts[one].name, self.tests.parts[other].name
+        first, other = sorted(pair)
+        names = self.tests.endpoints[first].name, self.tests.endpoints[other].name
         return names if len(bad) == tests >= 2 * MEASURED_AGAIN else None
 
     def _has_peers(self, matrix: Matrix, index: int) -> bool:
         """Whether there is a second part with which it should have been measured."""
-        own = self.tests.parts[index]
+        own = self.tests.endpoints[index]
         if matrix.span is Span.INSIDE:
-            return any(other.node == own.node and other is not own for other in self.tests.parts)
-        return any(other.node != own.node and other.rail == own.rail for other in self.tests.parts)
+            return any(other.node == own.node and other is not own for other in self.tests.endpoints)
+        return any(other.node != own.node and other.rail == own.rail for other in self.tests.endpoints)
 
     def _suspect_finding(self, reading: MatrixReading, suspect: Suspect, also: Sequence[str]) -> Finding:
         level = Level.FAIL if self._condemns(reading, suspect) else Level.WARN
@@ -233,7 +233,7 @@ class CheckFindings:
         if level is Level.WARN and suspect.cost is not None:
             cause = Cause.CONFIGURATION
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests, reading.decoded.noise)
-        message = wording.suspect(reading.matrix, reading.decoded, suspect, also, reading.what)
+        message = wording.suspect(reading.matrix, reading.decoded, suspect, also, reading.metric)
         subject, is_predicate = suspect.subject, True
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
         # Neither of them is a machine that could be replaced.
@@ -255,8 +255,8 @@ def _is_corrupt(reading: MatrixReading) -> bool:
     disturbance.
     """
     return (
-        reading.what is MatrixSubject.DATA
-        and reading.decoded.answer is not MatrixAnswer.NAMED
+        reading.metric is MatrixSubject.DATA
+        and reading.decoded.answer is not MatrixAnswer.BLAMED
         and bool(reading.decoded.bad)
     )
 
@@ -282,8 +282,8 @@ def judge(
         readings = readings_of(check, tests, policy, share_gbps(report, facts))
         loads = RecordedLoads(mine, machines_of(report.nodes))
         account = CheckFindings(check, tests, readings, loads, policy.checks[check].options)
-        for subject, why in sorted(tests.faults.items()):
-            yield missing(check, subject, why)
+        for subject, reason in sorted(tests.faults.items()):
+            yield missing(check, subject, reason)
         yield from _unmeasured(check, tests, report, policy, account.blamed)
         yield from account.findings()
 
@@ -303,20 +303,20 @@ def _unmeasured(
     met: list[set[int]] = [set() for _ in tests.ranks]
     for mine, peer in zip(tests.mine, tests.peers, strict=True):
         met[mine].add(tests.ranks[peer])
-    late, known = 0, tests.silent.keys() | {tests.ranks[part] for part in blamed}
+    late, excused = 0, tests.silent.keys() | {tests.ranks[endpoint] for endpoint in blamed}
     for index, rank in enumerate(tests.ranks):
         if index in blamed:
             continue
-        partners = [None if (met_ := one.partner(rank)) in known else met_ for one in plan]
-        said = _hole(partners, met[index], tests.left_out[index], rank // declared.ranks_per_node, declared)
-        if said:
-            yield missing(check, rank_subject(tests.parts[index].node, rank), said)
-        late += not said and bool(set(partners) - met[index] - {None})
+        partners = [None if (met_ := pairing.partner(rank)) in excused else met_ for pairing in plan]
+        reason = _hole(partners, met[index], tests.left_out[index], rank // declared.ranks_per_node, declared)
+        if reason:
+            yield missing(check, rank_subject(tests.endpoints[index].node, rank), reason)
+        late += not reason and bool(set(partners) - met[index] - {None})
     if late:
         most = max(tests.left_out)
-        said = f"{most} of {len(plan)} rounds did not fit into the time budget: {late} ranks were not measured with every peer"
+        reason = f"{most} of {len(plan)} rounds did not fit into the time budget: {late} ranks were not measured with every peer"
         yield Finding(
-            Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "",
+            Level.WARN, Cause.EVIDENCE, check, CLUSTER, reason, "",
             "Raise budget_s in the policy's options, or find out what slows the rounds.",
         )  # fmt: skip
 
@@ -334,7 +334,7 @@ def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: in
         return f"it was not measured with rank {listed_names([str(rank) for rank in absent])}"
     per, every = declared.ranks_per_node, {peer for peer in partners if peer is not None}
     inside = {peer for peer in every if peer // per == node}
-    for group, what in ((every - inside, "other nodes"), (inside, "other ranks of its node")):
+    for group, label in ((every - inside, "other nodes"), (inside, "other ranks of its node")):
         if len(group & met) < min(LEAST, len(group)):
-            return f"it was measured with {len(group & met)} of {len(group)} {what}"
+            return f"it was measured with {len(group & met)} of {len(group)} {label}"
     return ""

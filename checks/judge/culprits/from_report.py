@@ -70,7 +70,7 @@ class PairTable:
     bandwidth.
     """
 
-    parts: tuple[Endpoint, ...]
+    endpoints: tuple[Endpoint, ...]
     ranks: tuple[int, ...]
     mine: list[int] = field(default_factory=list)
     peers: list[int] = field(default_factory=list)
@@ -100,22 +100,22 @@ def table(
     faults: dict[str, str] = {}
     for record in records:
         ended = _outcomes(record)
-        rank, why = rank_of(record.subject), _fault(record, ended, report.declared.ranks)
-        if why or rank is None:
-            faults[record.subject] = why or "its subject is not a rank"
+        rank, fault = rank_of(record.subject), _fault(record, ended, report.declared.ranks)
+        if fault or rank is None:
+            faults[record.subject] = fault or "its subject is not a rank"
         else:
             fit[rank], outcomes[rank] = record, ended
     ranks = tuple(sorted(fit))
-    alone, per = report.declared.ranks_per_node == 1, report.declared.ranks_per_node
-    parts = tuple(_endpoint(fit[rank].subject, rank, per, alone, switches) for rank in ranks)
-    made = PairTable(parts, ranks, columns={metric: [] for metric in MatrixSubject}, faults=faults)
-    place = {rank: index for index, rank in enumerate(ranks)}
+    is_alone, per = report.declared.ranks_per_node == 1, report.declared.ranks_per_node
+    endpoints = tuple(_endpoint(fit[rank].subject, rank, per, is_alone, switches) for rank in ranks)
+    tests = PairTable(endpoints, ranks, columns={metric: [] for metric in MatrixSubject}, faults=faults)
+    positions = {rank: index for index, rank in enumerate(ranks)}
     never = {meeting for rank in ranks for meeting in _meetings(fit[rank], rank, outcomes[rank], NEVER_RAN)}
     for rank in ranks:
-        _add(made, fit[rank], outcomes[rank], place[rank], place, never)
+        _add(tests, fit[rank], outcomes[rank], positions[rank], positions, never)
         left = fit[rank].metrics.get("rounds_left_out")
-        made.left_out.append(left if type(left) is int else 0)
-    return made
+        tests.left_out.append(left if type(left) is int else 0)
+    return tests
 
 
 def _endpoint(
@@ -127,11 +127,11 @@ def _endpoint(
 
 def _outcomes(record: Observation) -> Sequence[PairOutcome]:
     """How each test ended; () if a result is none of PairOutcome."""
-    words = record.metrics.get("results")
-    known = {outcome.value: outcome for outcome in PairOutcome}
-    if not isinstance(words, tuple) or not known.keys() >= set(words):
+    results = record.metrics.get("results")
+    by_value = {outcome.value: outcome for outcome in PairOutcome}
+    if not isinstance(results, tuple) or not by_value.keys() >= set(results):
         return ()
-    return tuple(known[str(word)] for word in words)
+    return tuple(by_value[str(result)] for result in results)
 
 
 def _fault(record: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> str:
@@ -147,7 +147,7 @@ def _fault(record: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> 
     if len(outcomes) != len(peers):
         return "its list of results does not say of each test how it ended"
     fine = [outcome is PairOutcome.OK for outcome in outcomes]
-    if fine != [said == FINE.words for said in failures]:
+    if fine != [failure == FINE.message for failure in failures]:
         return "its results and its failures contradict each other"
     if any(entry[0] and None in entry[1:] for entry in zip(fine, *numbers, strict=True)):
         return "a test with result ok lacks a number"
@@ -174,12 +174,12 @@ def _meetings(
     if not any(outcome in outcomes for outcome in wanted):
         return {}
     times: Counter[object] = Counter()
-    found: dict[Meeting, int] = {}
+    meetings: dict[Meeting, int] = {}
     for entry, peer in enumerate(peers):
         if outcomes[entry] in wanted:
-            found[rank, peer, times[peer]] = entry
+            meetings[rank, peer, times[peer]] = entry
         times[peer] += 1
-    return found
+    return meetings
 
 
 def _add(
@@ -197,7 +197,7 @@ def _add(
         for (_, peer, time), entry in (_meetings(record, rank, outcomes, SILENCE).items() if never else ())
         if (peer, rank, time) in never
     }
-    kept = []
+    valid = []
     for entry, peer in enumerate(peers):
         if type(peer) is not int:
             continue
@@ -205,25 +205,22 @@ def _add(
         if other is None:
             tests.silent.setdefault(peer, []).append(f"{record.subject}: {failures[entry]}")
         elif entry not in vain and not outcomes[entry].never_ran:
-            kept.append(entry)
+            valid.append(entry)
             tests.peers.append(other)
-    tests.mine.extend([mine] * len(kept))
-    tests.failures.extend([str(failures[entry]) for entry in kept])
-    tests.outcomes.extend([outcomes[entry] for entry in kept])
-    for what, (column, _, _) in COLUMNS.items():
-        values = _losses(record) if what is MatrixSubject.LOST else record.metrics.get(column)
-        tests.columns[what].extend(
-            [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
+    tests.mine.extend([mine] * len(valid))
+    tests.failures.extend([str(failures[entry]) for entry in valid])
+    tests.outcomes.extend([outcomes[entry] for entry in valid])
+    for metric, (column, _, _) in COLUMNS.items():
+        values = _losses(record) if metric is MatrixSubject.LOST else record.metrics.get(column)
+        tests.columns[metric].extend(
+            [values[entry] for entry in valid] if isinstance(values, tuple) else [None] * len(valid)
         )
-    for column, its in (
-        ("in_round", tests.rounds),
-        ("began_s", tests.moments),
-        ("message_bytes", tests.sizes),
-    ):
+    columns = ("in_round", tests.rounds), ("began_s", tests.moments), ("message_bytes", tests.sizes)
+    for column, series in columns:
         times = list_of(record, column)
-        its.extend([times[entry] for entry in kept] if len(times) == len(peers) else [None] * len(kept))
+        series.extend([times[entry] for entry in valid] if len(times) == len(peers) else [None] * len(valid))
     rates, wrong = tests.columns[MatrixSubject.BANDWIDTH], tests.columns[MatrixSubject.DATA]
-    for test in range(len(rates) - len(kept), len(rates)):
+    for test in range(len(rates) - len(valid), len(rates)):
         # The test broke off, so its rate does not count.
         if tests.outcomes[test] is not PairOutcome.OK and wrong[test] in (0, None):
             rates[test] = None
@@ -232,27 +229,27 @@ def _add(
 def _losses(record: Observation) -> tuple[float | None, ...] | None:
     """The percentage of lost segments of each test; None if the row does not have the counters."""
     counters = [list_of(record, name) for name in TCP_METRICS]
-    if any(len(its) != len(list_of(record, "peers")) for its in counters):
+    if any(len(counter) != len(list_of(record, "peers")) for counter in counters):
         return None
-    return tuple(lost_percent(*its) for its in zip(*counters, strict=True))
+    return tuple(lost_percent(*values) for values in zip(*counters, strict=True))
 
 
 def matrices(tests: PairTable) -> dict[tuple[MatrixSubject, Span], Matrix]:
     """The matrices that have a test. The matrix of bandwidths has every test, None for those that failed; the others have the tests
     with a number. Segments that were sent again count only where it is unknown whether they had been lost.
     """
-    nodes = [endpoint.node for endpoint in tests.parts]
-    found: dict[tuple[MatrixSubject, Span], Matrix] = {}
+    nodes = [endpoint.node for endpoint in tests.endpoints]
+    result: dict[tuple[MatrixSubject, Span], Matrix] = {}
     inside = [nodes[a] == nodes[b] for a, b in zip(tests.mine, tests.peers, strict=True)]
     for metric in ORDER:
         for span in Span:
-            kept = [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)]
+            entries = [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)]
             if metric is MatrixSubject.RESENT:
-                kept = [k for k in kept if tests.columns[MatrixSubject.LOST][k] is None]
-            made = _matrix(tests, metric, span, kept)
-            if made is not None:
-                found[metric, span] = made
-    return found
+                entries = [k for k in entries if tests.columns[MatrixSubject.LOST][k] is None]
+            matrix = _matrix(tests, metric, span, entries)
+            if matrix is not None:
+                result[metric, span] = matrix
+    return result
 
 
 def _matrix(tests: PairTable, metric: MatrixSubject, span: Span, entries: list[int]) -> Matrix | None:
@@ -268,7 +265,8 @@ def _matrix(tests: PairTable, metric: MatrixSubject, span: Span, entries: list[i
     _, unit, better = COLUMNS[metric]
     rounds, moments = _times(tests, metric, entries)
     sizes = [_size(tests.sizes[k]) for k in entries] if metric is MatrixSubject.BANDWIDTH else []
-    return Matrix(metric.value, unit, better, span, tests.parts, mine, peers, values, rounds, moments, sizes)
+    ends = tests.endpoints, mine, peers
+    return Matrix(metric.value, unit, better, span, *ends, values, rounds, moments, sizes)
 
 
 def _size(value: object) -> int | None:
@@ -296,11 +294,11 @@ def _agree(mine: Sequence[int], rounds: Sequence[int], moments: Sequence[float])
     of_rank: dict[int, list[tuple[int, float]]] = {}
     for rank, at, moment in zip(mine, rounds, moments, strict=True):
         of_rank.setdefault(rank, []).append((at, moment))
-    for its in of_rank.values():
-        its.sort(key=itemgetter(0))
-        if its[0][0] < its[-1][0] and its[0][1] == its[-1][1]:
+    for points in of_rank.values():
+        points.sort(key=itemgetter(0))
+        if points[0][0] < points[-1][0] and points[0][1] == points[-1][1]:
             return False
-        if any(later[1] < before[1] and before[0] < later[0] for before, later in pairwise(its)):
+        if any(later[1] < before[1] and before[0] < later[0] for before, later in pairwise(points)):
             return False
     return True
 

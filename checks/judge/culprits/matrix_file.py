@@ -70,17 +70,17 @@ def summary(decoded_table: DecodedTable) -> str:
     message = f"{decoded_table.table.name}: {_answer(decoded_table.decoded)}; {len(matrix.values)} tests"
     if decoded_table.decoded.answer is MatrixAnswer.TOO_FEW:
         return message
-    word = "below" if matrix.better is Better.HIGHER else "above"
-    message += f", typical value {wording.number(noise.usual, matrix.unit)}, bad is {word} {wording.number(noise.line, matrix.unit)}"
+    side = "below" if matrix.better is Better.HIGHER else "above"
+    message += f", typical value {wording.number(noise.usual, matrix.unit)}, bad is {side} {wording.number(noise.line, matrix.unit)}"
     share = f"a bad part shows in {wording.percent(noise.sensitivity)} of its tests, a good one in {wording.percent(noise.hiccup)}"
-    return f"{message}; {share}" if decoded_table.decoded.answer is MatrixAnswer.NAMED else message
+    return f"{message}; {share}" if decoded_table.decoded.answer is MatrixAnswer.BLAMED else message
 
 
 def _answer(decoded: Decoded) -> str:
     count = len(decoded.suspects)
     return (
         f"{count} suspect{'' if count == 1 else 's'}"
-        if decoded.answer is MatrixAnswer.NAMED
+        if decoded.answer is MatrixAnswer.BLAMED
         else decoded.answer.value
     )
 
@@ -99,7 +99,7 @@ def _tolerance(
 def _of_table(decoded_table: DecodedTable) -> Iterator[Finding]:
     """The findings about a table as a whole."""
     matrix, decoded = decoded_table.table.matrix, decoded_table.decoded
-    prefix = "" if decoded_table.table.name == matrix.what else f"{decoded_table.table.name}: "
+    prefix = "" if decoded_table.table.name == matrix.metric else f"{decoded_table.table.name}: "
     evidence = cells(decoded_table.table, decoded.bad)
     if decoded.answer is MatrixAnswer.FABRIC:
         text = prefix + wording.fabric(matrix, decoded)
@@ -116,20 +116,20 @@ def _of_table(decoded_table: DecodedTable) -> Iterator[Finding]:
 
 def _suspects(tables: Sequence[DecodedTable]) -> Iterator[Finding]:
     """A finding per suspect. If several tables name the same one, the table with the highest probability counts."""
-    of: dict[tuple[Entity, str], list[tuple[DecodedTable, Suspect]]] = {}
-    for one in tables:
-        for suspect in one.decoded.suspects if one.decoded.answer is MatrixAnswer.NAMED else ():
-            of.setdefault((suspect.kind, suspect.subject), []).append((one, suspect))
-    for named in of.values():
-        (one, suspect), *rest = sorted(named, key=lambda pair: -pair[1].probability)
+    by_subject: dict[tuple[Entity, str], list[tuple[DecodedTable, Suspect]]] = {}
+    for table in tables:
+        for suspect in table.decoded.suspects if table.decoded.answer is MatrixAnswer.BLAMED else ():
+            by_subject.setdefault((suspect.kind, suspect.subject), []).append((table, suspect))
+    for pairs in by_subject.values():
+        (table, suspect), *rest = sorted(pairs, key=lambda pair: -pair[1].probability)
         more = f"in {len(rest)} more {'matrix' if len(rest) == 1 else 'matrices'}"
-        yield _suspect_finding(one, suspect, [more] if rest else [])
+        yield _suspect_finding(table, suspect, [more] if rest else [])
 
 
 def _suspect_finding(table: DecodedTable, suspect: Suspect, also: Sequence[str]) -> Finding:
-    kind = {Entity.LINK: "link ", Entity.SWITCH: "switch "}.get(suspect.kind, "")
-    message = f"{kind}{suspect.subject} {wording.suspect(table.table.matrix, table.decoded, suspect, also)}"
-    message += "" if table.table.name == table.table.matrix.what else f" (in {table.table.name})"
+    prefix = {Entity.LINK: "link ", Entity.SWITCH: "switch "}.get(suspect.kind, "")
+    message = f"{prefix}{suspect.subject} {wording.suspect(table.table.matrix, table.decoded, suspect, also)}"
+    message += "" if table.table.name == table.table.matrix.metric else f" (in {table.table.name})"
     sure = suspect.probability >= SURE
     cause, remedy = (Cause.HARDWARE, wording.REMEDIES[suspect.kind]) if sure else (Cause.EVIDENCE, AGAIN)
     return Finding(Level.FAIL, cause, CHECK, SUBJECT, message, cells(table.table, suspect.cells), remedy)
@@ -141,10 +141,10 @@ def cells(table: TextMatrix, which: Sequence[int]) -> str:
     lines = []
     for k in which[: wording.MOST_CELLS]:
         value, line = matrix.values[k], table.lines[k] if table.lines else 0
-        shown = "no result" if value is None else wording.number(value, matrix.unit)
+        text = "no result" if value is None else wording.number(value, matrix.unit)
         where = f"{line}: " if line else ""
         lines.append(
-            f"{where}{matrix.parts[matrix.sources[k]].name} -> {matrix.parts[matrix.targets[k]].name}: {shown}"
+            f"{where}{matrix.endpoints[matrix.sources[k]].name} -> {matrix.endpoints[matrix.targets[k]].name}: {text}"
         )
     more = len(which) - len(lines)
     return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
@@ -154,15 +154,15 @@ def _undeclared(reading: Reading, options: ReadOptions) -> Iterator[Finding]:
     """Findings about declared nodes that are in no row, and about pairs of nodes without a test."""
     if options.declared is None:
         return
-    parts = {end for table in reading.tables for end in table.matrix.parts}
-    nodes, spans = {end.node for end in parts}, {table.matrix.span for table in reading.tables}
-    wanted, what = options.declared.nodes, "nodes"
-    seen = len(nodes)
+    ends = {end for table in reading.tables for end in table.matrix.endpoints}
+    nodes, spans = {end.node for end in ends}, {table.matrix.span for table in reading.tables}
+    wanted, noun = options.declared.nodes, "nodes"
+    count = len(nodes)
     if wanted == 1 and spans == {Span.INSIDE}:
-        wanted, what, seen = options.declared.gpus_per_node, "GPUs", len({end.name for end in parts})
-    if parts and seen != wanted:
-        yield _evidence(f"it contains {seen} {what}, but {wanted} are declared")
-    elif parts and wanted > 1 and what == "nodes" and Span.BETWEEN not in spans:
+        wanted, noun, count = options.declared.gpus_per_node, "GPUs", len({end.name for end in ends})
+    if ends and count != wanted:
+        yield _evidence(f"it contains {count} {noun}, but {wanted} are declared")
+    elif ends and wanted > 1 and noun == "nodes" and Span.BETWEEN not in spans:
         yield _evidence(f"it contains no test between two of the {wanted} nodes")
 
 

@@ -42,7 +42,7 @@ class MatrixReading:
     """One matrix of a check, and what was decoded from it."""
 
     check: str
-    what: MatrixSubject
+    metric: MatrixSubject
     matrix: Matrix
     decoded: Decoded
 
@@ -52,8 +52,8 @@ def unexplained_level(reading: MatrixReading, most_cost: float, tests: Sequence[
     part that it does not name after all. Others are judged by what the bad tests cost.
     """
     never = never_good(reading.matrix, tests, reading.decoded.bad)
-    if reading.what is not MatrixSubject.BANDWIDTH or never or reading.decoded.cost > most_cost:
-        return UNEXPLAINED[reading.what]
+    if reading.metric is not MatrixSubject.BANDWIDTH or never or reading.decoded.cost > most_cost:
+        return UNEXPLAINED[reading.metric]
     return Level.WARN
 
 
@@ -88,22 +88,22 @@ def of_time_and_fabric(
     """Congestion of a while, and pairs that are slow for good: no part is to blame for them. `oversubscribed`: how many times the
     bandwidth between switches may be less than below one of them (0: the policy does not say).
     """
-    what, result, matrix = reading.what, reading.decoded, reading.matrix
-    if what is MatrixSubject.DATA or result.answer is MatrixAnswer.FABRIC:
+    metric, result, matrix = reading.metric, reading.decoded, reading.matrix
+    if metric is MatrixSubject.DATA or result.answer is MatrixAnswer.FABRIC:
         return
-    for one in result.congestion:
+    for period in result.congestion:
         yield Finding(
-            Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.congestion(matrix, one),
-            wording.cells(matrix, one.tests, tests, result.noise), wording.CONGESTION_REMEDY,
+            Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.congestion(matrix, period),
+            wording.cells(matrix, period.tests, tests, result.noise), wording.CONGESTION_REMEDY,
         )  # fmt: skip
     if result.groups is not None and result.groups.share * oversubscribed < AS_DECLARED:
-        level = Level.FAIL if what in FABRIC and oversubscribed else Level.WARN
+        level = Level.FAIL if metric in FABRIC and oversubscribed else Level.WARN
         yield Finding(
             level, Cause.CONFIGURATION, reading.check, CLUSTER, wording.groups(matrix, result.groups, oversubscribed), "",
             wording.GROUPS_REMEDY,
         )  # fmt: skip
     if result.paths is not None:
-        level = Level.FAIL if what in FABRIC and costs_too_much(reading, most_cost) else Level.WARN
+        level = Level.FAIL if metric in FABRIC and costs_too_much(reading, most_cost) else Level.WARN
         yield Finding(
             level, Cause.CONFIGURATION, reading.check, CLUSTER, wording.slow_paths(matrix, result.paths),
             wording.cells(matrix, result.paths.bad, tests, result.noise), wording.PATHS_REMEDY,
@@ -114,25 +114,25 @@ def of_slow_parts(
     reading: MatrixReading, tests: PairTable, wanted: float
 ) -> Iterator[tuple[Finding, Suspect]]:
     """Nodes, ranks and rails whose tests are good and slower than those of the others, each with its finding."""
-    if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN:
+    if reading.metric is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN:
         return
-    for one in reading.decoded.slow:
-        level = Level.FAIL if wanted and one.ratio is not None and 1 - one.ratio >= wanted else Level.WARN
-        message, is_rail = wording.slow_part(reading.matrix, reading.decoded, one), one.kind is Entity.RAIL
+    for item in reading.decoded.slow:
+        level = Level.FAIL if wanted and item.ratio is not None and 1 - item.ratio >= wanted else Level.WARN
+        message, is_rail = wording.slow_part(reading.matrix, reading.decoded, item), item.kind is Entity.RAIL
         yield (
             Finding(
-                level, Cause.HARDWARE, reading.check, CLUSTER if is_rail else one.subject,
-                f"{one.subject} {message}" if is_rail else message,
-                wording.cells(reading.matrix, one.cells, tests, reading.decoded.noise, bad=False),
-                wording.REMEDIES[one.kind], is_predicate=not is_rail,
+                level, Cause.HARDWARE, reading.check, CLUSTER if is_rail else item.subject,
+                f"{item.subject} {message}" if is_rail else message,
+                wording.cells(reading.matrix, item.cells, tests, reading.decoded.noise, bad=False),
+                wording.REMEDIES[item.kind], is_predicate=not is_rail,
             ),
-            one,
+            item,
         )  # fmt: skip
 
 
 def of_sensitivity(reading: MatrixReading, wanted: float) -> Iterator[Finding]:
     """Whether the sweep would have shown a node as slow as the policy asks for (0: the policy does not ask)."""
-    if reading.what is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN or not wanted:
+    if reading.metric is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN or not wanted:
         return
     if reading.decoded.seen_from is None or reading.decoded.seen_from > wanted:
         text = wording.blind(reading.matrix, reading.decoded, wanted)
@@ -153,8 +153,8 @@ def unaccounted(result: Decoded) -> list[int]:
     """The bad tests without those of slow paths, and without those of congestion that were good again. If a part is named, hiccups are
     left out, too.
     """
-    if result.answer is MatrixAnswer.NAMED:
+    if result.answer is MatrixAnswer.BLAMED:
         return list(result.unexplained)
     explained = set(result.paths.bad) if result.paths else set()
-    explained |= {test for one in result.congestion for test in one.tests} - set(result.unexplained)
+    explained |= {test for period in result.congestion for test in period.tests} - set(result.unexplained)
     return [test for test in result.bad if test not in explained]

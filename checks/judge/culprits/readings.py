@@ -57,9 +57,9 @@ def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[MatrixReading
     readings: list[MatrixReading] = []
     switches = switches_of(report)
     for check in CHECKS:
-        rows = [row for row in report.observations if row.check == check and row.outcome is Outcome.MEASURED]
-        if rows:
-            tests = table(report, rows, switches)
+        records = [r for r in report.observations if r.check == check and r.outcome is Outcome.MEASURED]
+        if records:
+            tests = table(report, records, switches)
             readings += readings_of(check, tests, policy, share_gbps(report, facts))
     return tuple(readings)
 
@@ -73,33 +73,33 @@ def readings_of(check: str, tests: PairTable, policy: Policy, share: float | Non
     options = policy.checks[check].options if check in policy.checks else {}
     readings: list[MatrixReading] = []
     slow = (MatrixSubject.BANDWIDTH, Span.BETWEEN)
-    for (what, span), matrix in sorted(matrices(tests).items(), key=lambda its: its[0] == slow):
-        held = tolerance(what, span, options, policy, share)
-        known = _condemned(readings) if (what, span) == slow else ()
-        readings.append(MatrixReading(check, what, matrix, decode_without(matrix, held, known)))
+    for (metric, span), matrix in sorted(matrices(tests).items(), key=lambda pair: pair[0] == slow):
+        held = tolerance(metric, span, options, policy, share)
+        condemned = _condemned(readings) if (metric, span) == slow else ()
+        readings.append(MatrixReading(check, metric, matrix, decode_without(matrix, held, condemned)))
     return readings
 
 
 def _condemned(readings: Sequence[MatrixReading]) -> frozenset[int]:
     """The parts of the nodes and ranks that a matrix between nodes shows to be bad, whatever their bandwidth is."""
-    found = set[int]()
+    indices = set[int]()
     for reading in readings:
         if (
             reading.matrix.span is Span.BETWEEN
-            and reading.what in CONDEMNS
-            and reading.decoded.answer is MatrixAnswer.NAMED
+            and reading.metric in CONDEMNS
+            and reading.decoded.answer is MatrixAnswer.BLAMED
         ):
-            sure = [one for one in reading.decoded.suspects if one.probability >= SURE and not one.passed]
-            nodes = {one.subject for one in sure if one.kind is Entity.NODE}
-            ranks = {one.subject for one in sure if one.kind is Entity.RANK}
-            parts = enumerate(reading.matrix.parts)
-            found |= {at for at, part in parts if part.node in nodes or part.name in ranks}
-    return frozenset(found)
+            sure = [item for item in reading.decoded.suspects if item.probability >= SURE and not item.passed]
+            nodes = {suspect.subject for suspect in sure if suspect.kind is Entity.NODE}
+            ranks = {suspect.subject for suspect in sure if suspect.kind is Entity.RANK}
+            endpoints = enumerate(reading.matrix.endpoints)
+            indices |= {at for at, endpoint in endpoints if endpoint.node in nodes or endpoint.name in ranks}
+    return frozenset(indices)
 
 
 def share_gbps(report: Report, facts: Facts) -> float | None:
     """A rank's share of its node's network rate in the instance table, in 10^9 bytes/s."""
-    instance = facts.of(report.declared).instances.get(report.declared.instance_type)
+    instance = facts.merged(report.declared).instances.get(report.declared.instance_type)
     if instance is None or instance.network_gbit_s is None:
         return None
     return float(instance.network_gbit_s) / 8 / report.declared.ranks_per_node

@@ -61,12 +61,12 @@ class _SilentRank(str, Enum):
 
 @dataclass(frozen=True)
 class _Error:
-    kind: ErrorKind | None
+    ending: ErrorKind | None
     reason: str
 
     def is_own(self) -> bool:
         """Whether the error differs from those that torch and NCCL raise in a rank that waits."""
-        return self.kind is ErrorKind.RAISED and not WAITED.search(self.reason)
+        return self.ending is ErrorKind.RAISED and not WAITED.search(self.reason)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Break:
     """The first group check in which some ranks waited: these ranks with their errors, and the ranks that they waited for."""
 
     check: str
-    why: _SilentRank
+    mode: _SilentRank
     suspects: tuple[str, ...]
     waited: Mapping[str, _Error]
 
@@ -105,31 +105,30 @@ def judge(report: Report, policy: Policy) -> tuple[Suspected, ...]:
     declared = report.declared
     checks = [p for p in report.plan if p.scope is Scope.RANK and p.skip is None]
     together = [p.check for p in checks if policy.checks.get(p.check, CheckPolicy()).min_ranks > 1]
-    parts = by_check(report.observations)
-    if not any(_odd(parts.get(check), declared.ranks) for check in together):
+    tables = by_check(report.observations)
+    if not any(_odd(tables.get(check), declared.ranks) for check in together):
         return ()
     ranks = _ranks(report)
-    said = {p.check: _errors(parts[p.check]) if p.check in parts else {} for p in checks}
-    found = _broken(together, said, ranks)
-    lost = _lost_nodes(report, parts) if found is not None and found.waited else ()
-    if found is None or not (found.suspects or lost):
+    errors = {p.check: _errors(tables[p.check]) if p.check in tables else {} for p in checks}
+    broken = _broken(together, errors, ranks)
+    lost = _lost_nodes(report, tables) if broken is not None and broken.waited else ()
+    if broken is None or not (broken.suspects or lost):
         return ()
     order = [
         *(p.check for p in checks if p.check not in together),
         *together,
     ]  # in the order in which ranks run them
-    first = {rank: _first_missing(rank, order, said, found) for rank in found.suspects}
-    return tuple(
-        _suspicions(report, policy, found, first, lost, _runner_reasons(found.suspects, said.values()))
-    )
+    first = {rank: _first_missing(rank, order, errors, broken) for rank in broken.suspects}
+    reasons = _runner_reasons(broken.suspects, errors.values())
+    return tuple(_suspicions(report, policy, broken, first, lost, reasons))
 
 
 def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence[str]) -> _Break | None:
     """The first check in which a rank waited, or else the first that some ranks reported and some did not."""
     partly: _Break | None = None
     for check in checks:
-        said = errors[check]
-        waited, absent = _waiting(said), tuple(rank for rank in ranks if _absent(rank, said))
+        by_rank = errors[check]
+        waited, absent = _waiting(by_rank), tuple(rank for rank in ranks if _absent(rank, by_rank))
         if absent and waited:
             return _Break(check, _SilentRank.SILENT, absent, waited)
         if absent:
@@ -148,8 +147,8 @@ def _by_error(check: str, waited: Mapping[str, _Error]) -> _Break:
     others = {rank: error for rank, error in waited.items() if rank not in own}
     if own and others:
         return _Break(check, _SilentRank.ERROR, own, others)
-    limited = any(error.kind is ErrorKind.LIMIT_PASSED for error in waited.values())
-    busy = tuple(rank for rank, error in waited.items() if error.kind is ErrorKind.DEADLINE and not limited)
+    limited = any(error.ending is ErrorKind.LIMIT_PASSED for error in waited.values())
+    busy = tuple(rank for rank, error in waited.items() if error.ending is ErrorKind.DEADLINE and not limited)
     others = {rank: error for rank, error in waited.items() if rank not in busy}
     return _Break(check, _SilentRank.BUSY, busy if others else (), others)
 
@@ -169,7 +168,7 @@ def _suspicions(
     nodes = len(of_node) + len(lost)
     many = len(broken.suspects) > max(1.0, policy.max_unfit_fraction * declared.ranks)
     if nodes > max(1.0, policy.max_unfit_fraction * declared.nodes) or (declared.nodes == 1 and many):
-        if broken.why is not _SilentRank.SILENT:
+        if broken.mode is not _SilentRank.SILENT:
             return  # all ranks reported the same error
         check = next(iter(first.values()), broken.check)
         count = len(broken.suspects) + len(lost) * declared.ranks_per_node
@@ -182,14 +181,14 @@ def _suspicions(
     for node, ranks in of_node.items():
         check = first[ranks[0]]
         subject = ranks[0] if len(ranks) == 1 else node
-        alone = subject != node
-        who = broken.why.value if alone else _ranks_text(ranks, node, declared.ranks_per_node, broken.why)
-        message = f"{who}{_waiters(broken, check)}"
-        why = next((reasons[rank] for rank in ranks if rank in reasons), "")
-        if why:
-            message = f"{message} ({why})"
-        suspect = _suspected(policy, broken, check, subject, message, ranks, is_predicate=alone)
-        alone_silent = nodes == 1 and broken.why is _SilentRank.SILENT
+        is_one = subject != node
+        text = broken.mode.value if is_one else _ranks_text(ranks, node, declared.ranks_per_node, broken.mode)
+        message = f"{text}{_waiters(broken, check)}"
+        reason = next((reasons[rank] for rank in ranks if rank in reasons), "")
+        if reason:
+            message = f"{message} ({reason})"
+        suspect = _suspected(policy, broken, check, subject, message, ranks, is_predicate=is_one)
+        alone_silent = nodes == 1 and broken.mode is _SilentRank.SILENT
         yield replace(
             suspect, waiting=frozenset((broken.check, rank) for rank in broken.waited if alone_silent)
         )
@@ -197,13 +196,13 @@ def _suspicions(
 
 def _runner_reasons(suspects: Collection[str], checks: Iterable[Errors]) -> dict[str, str]:
     """What the runner of a node says of its ranks that never reached a check, the first of each."""
-    told: dict[str, str] = {}
-    for said in checks:
+    reasons: dict[str, str] = {}
+    for errors in checks:
         for rank in suspects:
-            error = said.get(rank)
-            if error is not None and error.kind is ErrorKind.NOT_REACHED:
-                told.setdefault(rank, error.reason[:MOST_TOLD])
-    return told
+            error = errors.get(rank)
+            if error is not None and error.ending is ErrorKind.NOT_REACHED:
+                reasons.setdefault(rank, error.reason[:MOST_TOLD])
+    return reasons
 
 
 def _ranks_text(ranks: Sequence[str], node: str, per_node: int, silence: _SilentRank) -> str:
@@ -242,17 +241,18 @@ def _suspected(
 
 def _evidence(broken: _Break) -> str:
     """The errors of the ranks that waited, the most frequent first."""
-    texts = {rank: PLACE_IN_SOURCE.sub("", why.reason, count=1)[:300] for rank, why in broken.waited.items()}
-    said, who = Counter(texts.values()), {text: rank for rank, text in reversed(list(texts.items()))}
+    waited = broken.waited.items()
+    texts = {rank: PLACE_IN_SOURCE.sub("", error.reason, count=1)[:300] for rank, error in waited}
+    counts, rank_of = Counter(texts.values()), {text: rank for rank, text in reversed(list(texts.items()))}
     lines = []
-    for text, times in sorted(said.items(), key=lambda item: (-item[1], item[0]))[:MOST_NAMED]:
+    for text, times in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_NAMED]:
         more = f" and {times - 1} more" if times > 1 else ""
-        lines.append(f"{who[text]}{more}: {text}")
+        lines.append(f"{rank_of[text]}{more}: {text}")
     return "\n".join(lines)
 
 
 def _first_missing(rank: str, order: Sequence[str], errors: Mapping[str, Errors], broken: _Break) -> str:
-    if broken.why is not _SilentRank.SILENT:
+    if broken.mode is not _SilentRank.SILENT:
         return broken.check
     return next((check for check in order if errors[check] and _absent(rank, errors[check])), broken.check)
 
@@ -261,19 +261,19 @@ def _errors(records: CheckTable) -> Errors:
     columns = records.columns
     every = zip(columns.subjects, columns.outcomes, columns.error_kinds, columns.reasons, strict=True)
     return {
-        subject: _Error(kind, reason) if outcome is Outcome.ERRORED else None
-        for subject, outcome, kind, reason in every
+        subject: _Error(ending, reason) if outcome is Outcome.ERRORED else None
+        for subject, outcome, ending, reason in every
     }
 
 
 def _absent(rank: str, errors: Errors) -> bool:
     """Whether the rank did not get to this check. The runner writes such rows for ranks that never reached it."""
     error = errors.get(rank)
-    return rank not in errors or (error is not None and error.kind is ErrorKind.NOT_REACHED)
+    return rank not in errors or (error is not None and error.ending is ErrorKind.NOT_REACHED)
 
 
 def _waiting(errors: Errors) -> dict[str, _Error]:
-    return {rank: error for rank, error in errors.items() if error is not None and error.kind in WAITING}
+    return {rank: error for rank, error in errors.items() if error is not None and error.ending in WAITING}
 
 
 def _odd(records: CheckTable | None, ranks: int) -> bool:
@@ -283,10 +283,10 @@ def _odd(records: CheckTable | None, ranks: int) -> bool:
 def _lost_nodes(report: Report, records: Mapping[str, CheckTable]) -> tuple[str, ...]:
     """Nodes that belong to the job and sent no report: they are declared by name, or others saw them."""
     here = {node.name for node in report.nodes}
-    seen = records[REACHABILITY].column("peers") if REACHABILITY in records else ()
-    peers = (str(peer) for value in seen if isinstance(value, tuple) for peer in value)
-    known = dict.fromkeys([*report.declared.node_names, *peers])
-    missing = [name for name in known if name not in here]
+    column = records[REACHABILITY].column("peers") if REACHABILITY in records else ()
+    peers = (str(peer) for value in column if isinstance(value, tuple) for peer in value)
+    names = dict.fromkeys([*report.declared.node_names, *peers])
+    missing = [name for name in names if name not in here]
     return tuple(sorted(missing)) if len(missing) <= report.declared.nodes - len(here) else ()
 
 

@@ -98,7 +98,7 @@ def suspect(
 def _fault(matrix: Matrix, metric: MatrixSubject | None) -> str:
     if metric is not None:
         return FAULTS[metric]
-    return "is slow" if matrix.better is Better.HIGHER else f"has a high {matrix.what}"
+    return "is slow" if matrix.better is Better.HIGHER else f"has a high {matrix.metric}"
 
 
 def _value(matrix: Matrix, result: Decoded, culprit: Suspect) -> str:
@@ -149,7 +149,7 @@ def _where(culprit: Suspect) -> str:
 def fabric(matrix: Matrix, result: Decoded) -> str:
     """Too many tests are bad to name a part."""
     usual, line = number(result.noise.usual, matrix.unit), number(result.noise.line, matrix.unit)
-    text = f"{matrix.what} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
+    text = f"{matrix.metric} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
     text += f", typical value {usual}, bad is {'below' if matrix.better is Better.HIGHER else 'above'} {line}"
     if result.suspects:
         text += f"; {len(result.suspects)} parts would have to be at fault"
@@ -160,35 +160,35 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
     """Bad tests that no part explains, whether their pairs were good in another test, the nodes to which most of them belong, and what
     they cost.
     """
-    tests = f"{matrix.what} {matrix.span.value}: {len(bad)} of {len(matrix.values)} tests"
-    of = ", ".join(f"{node} ({some})" for node, some in in_common(matrix, bad))
-    parts = [f"most of them are of {of}" if of else "", "no single part explains them"]
+    tests = f"{matrix.metric} {matrix.span.value}: {len(bad)} of {len(matrix.values)} tests"
+    nodes = ", ".join(f"{node} ({some})" for node, some in in_common(matrix, bad))
+    clauses = [f"most of them are of {nodes}" if nodes else "", "no single part explains them"]
     if never := never_good(matrix, bad, result.bad):
         are = "is of a pair that was" if len(never) == 1 else "are of pairs that were"
         message = f"{tests} are bad, and {len(never)} of them {are} never good"
     else:
         message = f"{tests} were bad, and the same pairs were good in another test"
-        parts.append(_costs(result.cost) if result.cost > 0 else "")
-    return "; ".join(filter(None, (message, *parts)))
+        clauses.append(_costs(result.cost) if result.cost > 0 else "")
+    return "; ".join(filter(None, (message, *clauses)))
 
 
 def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
     """The fewest nodes to which most of the bad tests belong, with the number of tests of each; none if that takes too many."""
-    names = [endpoint.node for endpoint in matrix.parts]
-    left, found = len(bad), list[tuple[str, int]]()
+    names = [endpoint.node for endpoint in matrix.endpoints]
+    left, fewest = len(bad), list[tuple[str, int]]()
     for node, some in fewest_ends([(names[matrix.sources[k]], names[matrix.targets[k]]) for k in bad]):
-        if left <= OTHERS * len(bad) or len(found) == MOST_NAMES:
+        if left <= OTHERS * len(bad) or len(fewest) == MOST_NAMES:
             break
-        found.append((node, some))
+        fewest.append((node, some))
         left -= some
-    return found if left <= OTHERS * len(bad) else []
+    return fewest if left <= OTHERS * len(bad) else []
 
 
 def congestion(matrix: Matrix, period: Congestion) -> str:
     """Several nodes were bad at the same time, and good afterwards."""
     where = f"under {period.switch}" if period.switch else listed_names(period.nodes, MOST_NAMES)
     return (
-        f"{matrix.what} {matrix.span.value}: the network was congested in rounds {period.first} to {period.last}:"
+        f"{matrix.metric} {matrix.span.value}: the network was congested in rounds {period.first} to {period.last}:"
         f" {len(period.tests)} tests of {len(period.nodes)} nodes ({where}) were bad then, and good afterwards"
     )
 
@@ -198,9 +198,9 @@ def groups(matrix: Matrix, node_groups: NodeGroups, oversubscribed: float) -> st
     not say.
     """
     names = "; ".join(listed_names(nodes, MOST_NAMES) for nodes in node_groups.groups[:MOST_NAMES])
-    many = f"{len(node_groups.groups)} {'switches' if node_groups.told else 'groups'}"
+    many = f"{len(node_groups.groups)} {'switches' if node_groups.is_known else 'groups'}"
     message = (
-        f"{matrix.what} {matrix.span.value}: the nodes fall into {many} ({names}), and between these it is"
+        f"{matrix.metric} {matrix.span.value}: the nodes fall into {many} ({names}), and between these it is"
         f" {percent(node_groups.share)} of that within them"
     )
     if oversubscribed:
@@ -211,7 +211,7 @@ def groups(matrix: Matrix, node_groups: NodeGroups, oversubscribed: float) -> st
 def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:
     """Many pairs are slow in each test."""
     return (
-        f"{matrix.what} {matrix.span.value}: {paths.pairs} of {paths.every} pairs ({percent(paths.pairs / paths.every)}) are slow"
+        f"{matrix.metric} {matrix.span.value}: {paths.pairs} of {paths.every} pairs ({percent(paths.pairs / paths.every)}) are slow"
         f" in each test, and no part has most of them, as where paths share a link of the fabric; {_costs(paths.cost)}"
     )
 
@@ -228,9 +228,9 @@ def slow_part(matrix: Matrix, result: Decoded, culprit: Suspect) -> str:
 def blind(matrix: Matrix, result: Decoded, wanted: float) -> str:
     """The sweep would not have shown a node as slow as the policy asks for."""
     if result.seen_from is None:
-        return f"{matrix.what} {matrix.span.value}: the tests do not show whether a node is {percent(wanted)} slower than the others"
+        return f"{matrix.metric} {matrix.span.value}: the tests do not show whether a node is {percent(wanted)} slower than the others"
     return (
-        f"{matrix.what} {matrix.span.value}: a node would have been seen from {percent(result.seen_from)} slower than the others on,"
+        f"{matrix.metric} {matrix.span.value}: a node would have been seen from {percent(result.seen_from)} slower than the others on,"
         f" but the policy asks for {percent(wanted)}"
     )
 
@@ -238,7 +238,7 @@ def blind(matrix: Matrix, result: Decoded, wanted: float) -> str:
 def no_majority(matrix: Matrix, slower: float, wanted: float) -> str:
     """So many nodes are slower than the others that it cannot be said which of them are at fault."""
     return (
-        f"{matrix.what} {matrix.span.value}: no majority of the nodes is fast: many are slower than the others, by up to"
+        f"{matrix.metric} {matrix.span.value}: no majority of the nodes is fast: many are slower than the others, by up to"
         f" {percent(slower)}, so that none is named; the policy asks for nodes that are {percent(wanted)} slower"
     )
 
@@ -249,20 +249,20 @@ def _costs(share: float) -> str:
 
 def one_pair(matrix: Matrix, bad: int) -> str:
     """A pair that is bad in each test, while there are too few other tests to tell which end is faulty."""
-    return f"{matrix.what} {matrix.span.value}: all {bad} tests of this pair are bad, and no other part explains them"
+    return f"{matrix.metric} {matrix.span.value}: all {bad} tests of this pair are bad, and no other part explains them"
 
 
 def hiccups(matrix: Matrix, bad: int) -> str:
     """Many tests that were bad once and good when they were measured again."""
     tests = len(matrix.values)
     verb, it, again = ("was", "it", "was") if bad == 1 else ("were", "they", "were")
-    return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests {verb} bad, but good when {it} {again} measured again"
+    return f"{matrix.metric} {matrix.span.value}: {bad} of {tests} tests {verb} bad, but good when {it} {again} measured again"
 
 
 def too_few(matrix: Matrix) -> str:
     """There is nothing to compare with."""
     return (
-        f"{matrix.what} {matrix.span.value} was not judged: too few pairs to compare, and no minimum is set"
+        f"{matrix.metric} {matrix.span.value} was not judged: too few pairs to compare, and no minimum is set"
     )
 
 
@@ -270,29 +270,29 @@ def cells(matrix: Matrix, which: Sequence[int], tests: PairTable, noise: PairNoi
     """The tests as lines of text: what makes a test bad, then one line for each direction of a pair with all that it was measured at,
     the worst first. `bad`: these tests are.
     """
-    why = _reasons(tests)
-    found: dict[tuple[int, int], list[int]] = {}
+    reasons = _reasons(tests)
+    by_pair: dict[tuple[int, int], list[int]] = {}
     for k in which:
-        found.setdefault((matrix.sources[k], matrix.targets[k]), []).append(k)
+        by_pair.setdefault((matrix.sources[k], matrix.targets[k]), []).append(k)
     lines = [
-        f"{matrix.parts[ends[0]].name} -> {matrix.parts[ends[1]].name}: "
-        f"{_measured(matrix, its, why.get(ends, 'no value'), bad)}"
-        for ends, its in tuple(found.items())[:MOST_CELLS]
+        f"{matrix.endpoints[ends[0]].name} -> {matrix.endpoints[ends[1]].name}: "
+        f"{_measured(matrix, indices, reasons.get(ends, 'no value'), bad)}"
+        for ends, indices in tuple(by_pair.items())[:MOST_CELLS]
     ]
-    more = [f"and {len(found) - len(lines)} more"] if len(found) > len(lines) else []
+    more = [f"and {len(by_pair) - len(lines)} more"] if len(by_pair) > len(lines) else []
     return clip("\n".join([*_scale(matrix, noise, bad), *lines, *more]))[0]
 
 
 def _scale(matrix: Matrix, noise: PairNoise, bad: bool) -> list[str]:
     """One line: from which value on a test is bad, and what is usual; none for data, which is right or wrong."""
-    said = []
+    clauses = []
     if bad and matrix.unit and noise.line > 0:
-        said.append(
+        clauses.append(
             f"bad is {'below' if matrix.better is Better.HIGHER else 'above'} {number(noise.line, matrix.unit)}"
         )
     if matrix.unit and noise.usual > 0 and matrix.better is Better.HIGHER:
-        said.append(f"usual is {number(noise.usual, matrix.unit)}")
-    return [", ".join(said)] if said else []
+        clauses.append(f"usual is {number(noise.usual, matrix.unit)}")
+    return [", ".join(clauses)] if clauses else []
 
 
 def _measured(matrix: Matrix, which: Sequence[int], without: str, bad: bool) -> str:
@@ -321,13 +321,13 @@ def _messages(least: int, most: int) -> str:
 
 def _reasons(tests: PairTable) -> dict[tuple[int, int], str]:
     """Why a test gave no value, for both directions. Wrong data is reported by the rank that received it."""
-    found: dict[tuple[int, int], str] = {}
+    reasons: dict[tuple[int, int], str] = {}
     every = zip(tests.mine, tests.peers, tests.outcomes, tests.failures, strict=True)
-    for a, b, outcome, said in every:
+    for a, b, outcome, failure in every:
         if outcome is not PairOutcome.OK:
-            found.setdefault((b, a), said)
-            found[a, b] = said
-    return found
+            reasons.setdefault((b, a), failure)
+            reasons[a, b] = failure
+    return reasons
 
 
 def number(value: float, unit: str, digits: int = 3) -> str:

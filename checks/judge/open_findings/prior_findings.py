@@ -1,4 +1,4 @@
-"""What a gate makes of the findings that were open on its machines before it began. Pure."""
+"""What a gate makes of the findings that were open on its machines when their checks ended. Pure."""
 
 from __future__ import annotations
 
@@ -38,38 +38,40 @@ def judge(
 def _about(
     node: Node, report: Report, records: Mapping[str, CheckTable], findings: Sequence[Finding]
 ) -> Iterator[Finding]:
-    known = _loaded(node.open_findings)
-    if isinstance(known, str):
+    prior = loaded(node.open_findings)
+    if isinstance(prior, str):
         yield _evidence(
-            node, known, "Read the file on the node, mend it, or install one version of Prelaunch everywhere."
+            node, prior, "Read the file on the node, mend it, or install one version of Prelaunch everywhere."
         )
         return
-    seen = seen_by(node, report, records, findings)
+    latest = seen_by(node, report, records, findings)
     # A milder finding of now does not answer a FAIL that its check has not measured.
-    found = {key for finding in seen.findings if finding.level is Level.FAIL for key in keys_of(finding)}
-    for one in known.open:
-        if _is_grave(one) and one.key not in found and not seen.has_measured(one, known):
-            yield _unanswered(node, one, seen, known)
-    if known.omitted:
-        yield _evidence(node, f"has {known.omitted:,} more open findings than its file can hold", LIST)
+    failed = {key for finding in latest.findings if finding.level is Level.FAIL for key in keys_of(finding)}
+    for item in prior.open:
+        if is_grave(item) and item.key not in failed and not latest.has_measured(item, prior):
+            yield _unanswered(node, item, latest, prior)
+    if prior.omitted:
+        yield _evidence(node, f"has {prior.omitted:,} more open findings than its file can hold", LIST)
 
 
 def found_since(text: str, at: float, overridden: Container[str] = ()) -> list[str]:
     """What was found on a machine since it passed at this time, one line each; `text` is what a report of it carries now. A fault that
     a person has overridden is seen again as long as it lasts.
     """
-    findings = _loaded(text) if text else OpenFindings()
+    findings = loaded(text)
     if isinstance(findings, str):
         return [findings]
-    grave = [item for item in findings.open if _is_grave(item) and item.key.name not in overridden]
+    grave = [item for item in findings.open if is_grave(item) and item.key.name not in overridden]
     since = [item for item in grave if not item.seen_at <= at < math.inf]
     return [f"{item.key.name} was found since: {item.message}" for item in since]
 
 
-def _loaded(text: str) -> OpenFindings | str:
-    """The findings, or why they cannot be read: a node carries the reason where it could not read the file itself."""
+def loaded(text: str) -> OpenFindings | str:
+    """What a node's report carries: the findings, none for "", or why they cannot be read. A node that could not read its file carries
+    the reason.
+    """
     try:
-        return documents.load(text)
+        return documents.load(text) if text else OpenFindings()
     except DecodeError as error:
         reason = error if text.startswith("{") else text[:300]
         return f"has a file of open findings that cannot be read ({reason})"
@@ -79,14 +81,13 @@ def without_remedied(report: Report, checks: Container[str]) -> Report:
     """The report without the open findings of these checks on machines that a remedy was seen on since: they wait to be measured."""
     nodes = []
     for node in report.nodes:
-        known = _loaded(node.open_findings) if node.open_findings else OpenFindings()
-        if isinstance(known, OpenFindings) and known.open:
-            seen = seen_by(node, report, {}, ())
-            waits = [
-                item for item in known.open if item.key.check in checks and seen.shows_a_remedy(item, known)
-            ]
-            left = tuple(item for item in known.open if item not in waits)
-            node = replace(node, open_findings=documents.dump(replace(known, open=left)).decode())
+        prior = loaded(node.open_findings)
+        if isinstance(prior, OpenFindings) and prior.open:
+            latest = seen_by(node, report, {}, ())
+            own = [item for item in prior.open if item.key.check in checks]
+            waits = [item for item in own if latest.shows_a_remedy(item, prior)]
+            left = tuple(item for item in prior.open if item not in waits)
+            node = replace(node, open_findings=documents.dump(replace(prior, open=left)).decode())
         nodes.append(node)
     return replace(report, nodes=tuple(nodes))
 
@@ -104,17 +105,16 @@ def failed_names(findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
 def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
     """Node -> the names of its open findings that this gate answers: measured after a remedy, and not found again."""
     records = by_check([record for record in report.observations if record.outcome is Outcome.MEASURED])
-    found = {}
+    closed = {}
     for node in report.nodes:
-        try:
-            known = documents.load(node.open_findings) if node.open_findings else OpenFindings()
-        except DecodeError:
+        prior = loaded(node.open_findings)
+        if isinstance(prior, str) or not prior.open:
             continue
-        after = after_gate(known, seen_by(node, report, records, findings))
-        names = tuple(one.finding.key.name for one in after.closed)
+        after = after_gate(prior, seen_by(node, report, records, findings))
+        names = tuple(item.finding.key.name for item in after.closed)
         if names:
-            found[node.name] = names
-    return found
+            closed[node.name] = names
+    return closed
 
 
 def seen_by(
@@ -127,13 +127,14 @@ def seen_by(
 
 def carried(open_findings: OpenFindings) -> OpenFindings:
     """What a node's report carries: the open findings that a gate has to answer, then others as long as there is room, no history."""
-    grave = [one for one in open_findings.open if _is_grave(one)]
-    others = [one for one in open_findings.open if one not in grave]
-    kept = [*grave, *sorted(others, key=lambda one: one.key.metric not in REMEDIED)][: documents.MOST_CARRIED]
+    grave = [item for item in open_findings.open if is_grave(item)]
+    others = [item for item in open_findings.open if item not in grave]
+    others = sorted(others, key=lambda item: item.key.metric not in REMEDIED)
+    chosen = [*grave, *others][: documents.MOST_CARRIED]
     # A node's report has a limit, and one that is beyond it is no report.
-    while sum(len(documents.dump(OpenFindings(open=(one,)))) for one in kept) > documents.CARRIED_BYTES:
-        kept = kept[: len(kept) // 2]
-    return OpenFindings(open=tuple(kept), omitted=open_findings.omitted + max(0, len(grave) - len(kept)))
+    while sum(len(documents.dump(OpenFindings(open=(item,)))) for item in chosen) > documents.CARRIED_BYTES:
+        chosen = chosen[: len(chosen) // 2]
+    return OpenFindings(open=tuple(chosen), omitted=open_findings.omitted + max(0, len(grave) - len(chosen)))
 
 
 def moment(text: str) -> float:
@@ -142,7 +143,8 @@ def moment(text: str) -> float:
     return math.inf if at is None else at
 
 
-def _is_grave(open_finding: OpenFinding) -> bool:
+def is_grave(open_finding: OpenFinding) -> bool:
+    """Whether it is a FAIL of the machine itself: neither missing evidence, nor about a job."""
     of_machine = open_finding.key.cause is not Cause.EVIDENCE and open_finding.key.check not in ABOUT_JOBS
     return open_finding.level is Level.FAIL and of_machine
 

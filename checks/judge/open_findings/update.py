@@ -63,7 +63,7 @@ class LatestEvidence:
     measured: Mapping[str, float]
     events: Collection[tuple[str, str]] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
-    rows: Mapping[str, int] = field(default_factory=dict)
+    subjects: Mapping[str, int] = field(default_factory=dict)
 
     def has_measured(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
         """Whether the finding's check measured what it was about: its state now, beside the nodes that a comparison needs, or a time
@@ -82,9 +82,9 @@ class LatestEvidence:
     def nodes_to_compare(self, finding: Finding) -> int:
         """How many nodes have to be compared to find it again, and never more than there are now; 0 if it was found without others."""
         reference = finding.compared.reference if finding.compared else Reference.THRESHOLD
-        nodes, rows = self.nodes.get(finding.check, 0), self.rows.get(finding.check, 1)
+        nodes, subjects = self.nodes.get(finding.check, 0), self.subjects.get(finding.check, 1)
         # Of four ranks to compare, a node with eight has enough.
-        peers = {Reference.PEERS: -(-LEAST_PEERS * nodes // rows), Reference.FLEET: LEAST_PEERS}
+        peers = {Reference.PEERS: -(-LEAST_PEERS * nodes // subjects), Reference.FLEET: LEAST_PEERS}
         return min(PAIR_NODES if finding.check.endswith(PAIRS) else peers.get(reference, 0), nodes)
 
     def shows_a_remedy(self, finding: OpenFinding, open_findings: OpenFindings) -> bool:
@@ -95,8 +95,8 @@ class LatestEvidence:
         if metric is None:
             return False
         answer = replace(finding.key, metric=metric)
-        return any(answer in keys_of(one) for one in self.findings) or any(
-            one.key == answer and one.seen_at > finding.seen_at for one in open_findings.open
+        return any(answer in keys_of(current) for current in self.findings) or any(
+            item.key == answer and item.seen_at > finding.seen_at for item in open_findings.open
         )
 
 
@@ -110,15 +110,15 @@ def seen_on(
     plan: Iterable[Planned],
 ) -> LatestEvidence:
     """What a report says of one of its nodes: `records` are its sound observations, `findings` all of its verdict's."""
-    own = [one for one in findings if one.level is not Level.PASS and LINK not in one.subject]
-    own = [one for one in own if node_of(one.subject) == node and one.kind is not FindingKind.OPEN_BEFORE]
+    own = [finding for finding in findings if finding.level is not Level.PASS and LINK not in finding.subject]
+    own = [item for item in own if node_of(item.subject) == node and item.kind is not FindingKind.OPEN_BEFORE]
     events = frozenset((line.check, metric) for line in plan for metric in line.events)
     nodes = {check: _nodes_in(table) for check, table in records.items()}
-    rows = {check: len(table.columns.subjects) for check, table in records.items()}
+    subjects = {check: len(table.columns.subjects) for check, table in records.items()}
     # A check that blames a link of the node measured no node that is well.
-    links = {one.check for one in findings if one.level is Level.FAIL and node in one.subject.split(LINK)}
+    links = {item.check for item in findings if item.level is Level.FAIL and node in item.subject.split(LINK)}
     measured = {check: since for check, since in _measured(node, at, records) if check not in links}
-    return LatestEvidence(at, by, boot_id, own, measured, events, nodes, rows)
+    return LatestEvidence(at, by, boot_id, own, measured, events, nodes, subjects)
 
 
 def after_round(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindings:
@@ -136,38 +136,38 @@ def after_gate(open_findings: OpenFindings, latest: LatestEvidence) -> OpenFindi
     """The findings after a gate. It opens no EVIDENCE findings: which evidence it needs is its own plan's matter, and not the next
     gate's.
     """
-    found = [one for one in latest.findings if one.cause is not Cause.EVIDENCE]
+    findings = [finding for finding in latest.findings if finding.cause is not Cause.EVIDENCE]
 
-    def is_remedied(one: OpenFinding) -> bool:
-        in_place = one.key.cause in MENDED_IN_PLACE or one.key.cause is Cause.EVIDENCE
-        return in_place or latest.shows_a_remedy(one, open_findings)
+    def is_remedied(item: OpenFinding) -> bool:
+        in_place = item.key.cause in MENDED_IN_PLACE or item.key.cause is Cause.EVIDENCE
+        return in_place or latest.shows_a_remedy(item, open_findings)
 
-    return _after(open_findings, replace(latest, findings=found), Closer.GATE, is_remedied)
+    return _after(open_findings, replace(latest, findings=findings), Closer.GATE, is_remedied)
 
 
 def close(open_findings: OpenFindings, name: str, person: str, at: float) -> OpenFindings:
     """The findings without the one of this name (FindingKey.name), or without the OMITTED ones, which `person` closed. Raises KeyError
     if it is not open.
     """
-    named = [one for one in open_findings.open if one.key.name == name]
+    matches = [item for item in open_findings.open if item.key.name == name]
     if name == OMITTED and open_findings.omitted:
         return replace(open_findings, omitted=0)
-    if not named:
+    if not matches:
         raise KeyError(name)
-    return _without(open_findings, [(one, Closer.PERSON, person) for one in named], at)
+    return _without(open_findings, [(item, Closer.PERSON, person) for item in matches], at)
 
 
 def after_pass(open_findings: OpenFindings, names: Collection[str], gate_id: str, at: float) -> OpenFindings:
     """The findings without those that the pass of this gate says it answered; one that was seen again since stays."""
-    done = [one for one in open_findings.open if one.key.name in names and one.seen_at <= at]
-    return _without(open_findings, [(one, Closer.GATE, gate_id) for one in done], at)
+    done = [item for item in open_findings.open if item.key.name in names and item.seen_at <= at]
+    return _without(open_findings, [(item, Closer.GATE, gate_id) for item in done], at)
 
 
 def keys_of(finding: Finding) -> Iterator[FindingKey]:
     """The keys of one finding of a verdict: one for each part that it names, or one for the machine."""
     rank = finding.subject.partition("/")[2]
-    for part in dict.fromkeys(finding.elements or (rank,)):
-        yield FindingKey(finding.check, part[:PART_CHARACTERS], finding.metric, finding.cause)
+    for element in dict.fromkeys(finding.elements or (rank,)):
+        yield FindingKey(finding.check, element[:PART_CHARACTERS], finding.metric, finding.cause)
 
 
 def _nodes_in(table: CheckTable) -> int:
@@ -175,10 +175,10 @@ def _nodes_in(table: CheckTable) -> int:
 
 
 def _measured(node: str, at: float, records: Mapping[str, CheckTable]) -> Iterator[tuple[str, float]]:
-    for check, found in records.items():
-        for index, subject in enumerate(found.columns.subjects):
+    for check, table in records.items():
+        for index, subject in enumerate(table.columns.subjects):
             if node_of(subject) == node:
-                yield check, _since(check, found[index].metrics, at)
+                yield check, _since(check, table[index].metrics, at)
                 break
 
 
@@ -192,21 +192,21 @@ def _since(check: str, metrics: Mapping[str, object], at: float) -> float:
 
 
 def _after(
-    known: OpenFindings, seen: LatestEvidence, closer: Closer, closes: Callable[[OpenFinding], bool]
+    before: OpenFindings, fresh: LatestEvidence, closer: Closer, closes: Callable[[OpenFinding], bool]
 ) -> OpenFindings:
-    found: dict[FindingKey, Finding] = {}
+    by_key: dict[FindingKey, Finding] = {}
     # Of two rules about one value the one that compares nodes is harder to answer.
-    for finding in sorted(seen.findings, key=lambda one: (-one.level.rank, -seen.nodes_to_compare(one))):
+    for finding in sorted(fresh.findings, key=lambda item: (-item.level.rank, -fresh.nodes_to_compare(item))):
         for key in keys_of(finding):
-            found.setdefault(key, finding)
-    still = {one.key: one for one in known.open}
-    opened = [_opened(key, finding, seen) for key, finding in found.items() if key not in still]
-    kept = [_again(one, found.get(one.key), seen) for one in known.open]
-    measured = (one for one in known.open if one.key not in found and seen.has_measured(one, known))
-    done = [one for one in measured if closes(one)]
-    after = replace(known, open=(*kept, *opened), opened_total=known.opened_total + len(opened))
-    who = seen.by if closer is Closer.GATE else ""
-    return _bounded(_without(after, [(one, closer, who) for one in done], seen.at))
+            by_key.setdefault(key, finding)
+    still = {item.key: item for item in before.open}
+    opened = [_opened(key, finding, fresh) for key, finding in by_key.items() if key not in still]
+    updated = [_again(item, by_key.get(item.key), fresh) for item in before.open]
+    measured = (item for item in before.open if item.key not in by_key and fresh.has_measured(item, before))
+    done = [item for item in measured if closes(item)]
+    after = replace(before, open=(*updated, *opened), opened_total=before.opened_total + len(opened))
+    by = fresh.by if closer is Closer.GATE else ""
+    return _bounded(_without(after, [(item, closer, by) for item in done], fresh.at))
 
 
 def _opened(key: FindingKey, finding: Finding, latest: LatestEvidence) -> OpenFinding:
@@ -216,15 +216,15 @@ def _opened(key: FindingKey, finding: Finding, latest: LatestEvidence) -> OpenFi
     )  # fmt: skip
 
 
-def _again(item: OpenFinding, finding: Finding | None, seen: LatestEvidence) -> OpenFinding:
+def _again(item: OpenFinding, finding: Finding | None, fresh: LatestEvidence) -> OpenFinding:
     """The finding as it is now; the gravest level that it had stays, since nothing has answered that."""
     if finding is None:
         return item
     level = max(item.level, finding.level, key=lambda level: level.rank)
-    seen_at, nodes = max(seen.at, item.seen_at), max(item.compared_nodes, seen.nodes_to_compare(finding))
-    latest = replace(item, level=level, seen_at=seen_at, boot_id=seen.boot_id, compared_nodes=nodes)
+    seen_at, nodes = max(fresh.at, item.seen_at), max(item.compared_nodes, fresh.nodes_to_compare(finding))
+    latest = replace(item, level=level, seen_at=seen_at, boot_id=fresh.boot_id, compared_nodes=nodes)
     if finding.level.rank < item.level.rank:
-        return latest
+        return replace(latest, seen_at=item.seen_at)
     return replace(
         latest, action=finding.action, message=finding.message[:TEXT_CHARACTERS], remedy=finding.remedy[:TEXT_CHARACTERS],
         is_predicate=finding.is_predicate,
@@ -234,11 +234,11 @@ def _again(item: OpenFinding, finding: Finding | None, seen: LatestEvidence) -> 
 def _without(
     open_findings: OpenFindings, done: Collection[tuple[OpenFinding, Closer, str]], at: float
 ) -> OpenFindings:
-    keys, totals = {one.key for one, _, _ in done}, dict(open_findings.closed_total)
+    keys, totals = {item.key for item, _, _ in done}, dict(open_findings.closed_total)
     for _, closer, _ in done:
         totals[closer.value] = totals.get(closer.value, 0) + 1
-    closed = (*open_findings.closed, *(ClosedFinding(one, at, closer, who) for one, closer, who in done))
-    left = tuple(one for one in open_findings.open if one.key not in keys)
+    closed = (*open_findings.closed, *(ClosedFinding(item, at, closer, by) for item, closer, by in done))
+    left = tuple(item for item in open_findings.open if item.key not in keys)
     return replace(open_findings, open=left, closed=closed[-MOST_CLOSED:], closed_total=totals)
 
 
@@ -246,7 +246,7 @@ def _bounded(earlier: OpenFindings) -> OpenFindings:
     """At most MOST_OPEN findings, the gravest and oldest. What is left out is found again, and counted once."""
     if len(earlier.open) <= MOST_OPEN:
         return earlier
-    ordered = sorted(earlier.open, key=lambda one: (-one.level.rank, one.opened_at))
-    kept = {one.key for one in ordered[:MOST_OPEN]}
-    left = tuple(one for one in earlier.open if one.key in kept)
+    ordered = sorted(earlier.open, key=lambda item: (-item.level.rank, item.opened_at))
+    keys = {item.key for item in ordered[:MOST_OPEN]}
+    left = tuple(item for item in earlier.open if item.key in keys)
     return replace(earlier, open=left, omitted=max(earlier.omitted, len(earlier.open) - len(left)))

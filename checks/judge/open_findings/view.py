@@ -37,12 +37,12 @@ def watched(catalogue: Sequence[Check], policy: Policy) -> tuple[Check, ...]:
 def view(policy: Policy, catalogue: Sequence[Check]) -> Policy:
     """The policy with the entries of the watched checks alone, without the rules about an idle machine, and with those about jobs."""
     names = {check.name for check in watched(catalogue, policy)}
-    kept = {
+    lines = {
         name: replace(line, rules=tuple(rule for rule in line.rules if (name, rule.metric) not in IDLE))
         for name, line in {**policy.checks, **ABOUT_JOBS}.items()
         if name in names
     }
-    return replace(policy, checks=kept)
+    return replace(policy, checks=lines)
 
 
 def seen_alone(
@@ -50,6 +50,6 @@ def seen_alone(
 ) -> LatestEvidence:
     """What a report of one node says of it; `seen_by` is a policy of `view`, `at` a Unix time."""
     names = {line.check for line in report.plan}
-    findings = [found for found in decide(report, seen_by, facts).findings if found.check in names]
+    findings = [finding for finding in decide(report, seen_by, facts).findings if finding.check in names]
     measured = by_check([record for record in report.observations if record.outcome is Outcome.MEASURED])
     return seen_on(report.nodes[0].name, at, by, boot_id, findings, measured, report.plan)

@@ -35,48 +35,50 @@ ACTIONS = {
 def apply(
     check: str,
     line: CheckPolicy,
-    rows: Sequence[Observation],
+    records: Sequence[Observation],
     subjects: int,
-    known: RuleContext = NOTHING_KNOWN,
+    context: RuleContext = NOTHING_KNOWN,
 ) -> Iterator[Finding]:
     """Every finding that the policy's entry makes of the check's observations.
 
     `subjects` is how many are declared: a subject is not compared with itself alone.
     """
     if check == xid_overlay.CHECK:
-        return xid_overlay.judge(line, rows, known, lambda held: _applied(check, line, held, subjects, known))
-    return _applied(check, line, rows, subjects, known)
+        return xid_overlay.judge(
+            line, records, context, lambda r: _applied(check, line, r, subjects, context)
+        )
+    return _applied(check, line, records, subjects, context)
 
 
 def _applied(
-    check: str, line: CheckPolicy, records: Sequence[Observation], subjects: int, known: RuleContext
+    check: str, line: CheckPolicy, records: Sequence[Observation], subjects: int, context: RuleContext
 ) -> Iterator[Finding]:
-    judged = [(rule, _judgeable(rule, records, known)) for rule in line.rules]
-    together, shared = _together(check, judged, known)
-    known = replace(known, slow=frozenset(finding.subject for finding in together), shared=shared)
-    named: dict[str, set[Level]] = {}
+    judged = [(rule, _judgeable(rule, records, context)) for rule in line.rules]
+    together, shared = _together(check, judged, context)
+    context = replace(context, slow=frozenset(finding.subject for finding in together), shared=shared)
+    by_subject: dict[str, set[Level]] = {}
     for rule, held in judged:
         blind = Level.FAIL if line.required else Level.WARN
-        odd = prefilter.suspects(rule, held, known)
+        odd = prefilter.suspects(rule, held, context)
         if odd and rule.each == each_peer.PEERS:
             odd = held  # which end of a bad link is at fault, the good links say
-        found: Iterable[Finding] = _rule_findings(check, rule, odd, blind, subjects, known)
+        findings: Iterable[Finding] = _rule_findings(check, rule, odd, blind, subjects, context)
         if rule.needs_cpu or rule.over in RELATIVE:
-            found = _beside_other_work(check, rule, held, list(found), blind, subjects, known)
-        for finding in _naming(found, rule, odd):
+            findings = _beside_other_work(check, rule, held, list(findings), blind, subjects, context)
+        for finding in _naming(findings, rule, odd):
             if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
                 finding = replace(
                     finding, level=blind
                 )  # a value that cannot be compared is no worse than one that is missing
             if rule.over in RELATIVE:
-                named.setdefault(finding.subject, set()).add(finding.level)
+                by_subject.setdefault(finding.subject, set()).add(finding.level)
             yield _resting(finding, rule)
-    levels = {who: worst([*found]).rank for who, found in named.items()}
+    levels = {subject: worst([*each]).rank for subject, each in by_subject.items()}
     ranks: dict[str, list[int]] = {}
-    for who, level in levels.items():
-        if node_of(who) != who:
-            ranks.setdefault(node_of(who), []).append(level)
-    half = (known.declared.ranks_per_node if known.declared else 2) / 2
+    for subject, level in levels.items():
+        if node_of(subject) != subject:
+            ranks.setdefault(node_of(subject), []).append(level)
+    half = (context.declared.ranks_per_node if context.declared else 2) / 2
     for finding in together:
         # The subject, or half of the node's ranks, may have a finding of this level or a worse one already.
         alike = sum(level >= finding.level.rank for level in ranks.get(finding.subject, ()))
@@ -88,7 +90,7 @@ def _judgeable(rule: Rule, records: Sequence[Observation], context: RuleContext)
     """The rows without what the GPU model or the driver does not report."""
     held = records
     if rule.metric in context.absent and not prefilter.complete(records, rule.metric):
-        held = [row for row in records if _has_value(row, rule.metric)]
+        held = [record for record in records if _has_value(record, rule.metric)]
     return _reported(held, rule.metric, context)
 
 
@@ -99,14 +101,14 @@ def _together(
     together: list[Finding] = []
     shared: dict[Rule, SharedNoise] = {}
     for group in combined.groups(judged):
-        rule, rows = group[0]
-        found, noise = combined.examine(check, group, context)
-        shared |= {one: noise for one, _ in group}
-        if found and rule.needs_cpu:
-            loads = cpu_contention.RecordedLoads(rows, context.hosts)
-            slow = {node_of(finding.subject) for finding in found}
-            found = [loads.weighed(finding, slow, metric=rule.metric) for finding in found]
-        together += [_resting(finding, rule) for finding in found]
+        rule, records = group[0]
+        findings, noise = combined.examine(check, group, context)
+        shared |= {member: noise for member, _ in group}
+        if findings and rule.needs_cpu:
+            loads = cpu_contention.RecordedLoads(records, context.hosts)
+            slow = {node_of(finding.subject) for finding in findings}
+            findings = [loads.weighed(finding, slow, metric=rule.metric) for finding in findings]
+        together += [_resting(finding, rule) for finding in findings]
     return together, shared
 
 
@@ -165,10 +167,10 @@ def _rule_findings(
 def _naming(findings: Iterable[Finding], rule: Rule, records: Sequence[Observation]) -> Iterator[Finding]:
     """The findings with the parts that the check names beside a count, such as the memory modules that had the errors."""
     name, listed = f"{rule.metric}_parts", list(findings)
-    parts = {row.subject: row.metrics[name] for row in records if name in row.metrics} if listed else {}
+    texts = {item.subject: item.metrics[name] for item in records if name in item.metrics} if listed else {}
     for finding in listed:
-        named = finding.is_predicate and parts.get(finding.subject)
-        yield replace(finding, message=f"{finding.message}: {named}") if named else finding
+        text = finding.is_predicate and texts.get(finding.subject)
+        yield replace(finding, message=f"{finding.message}: {text}") if text else finding
 
 
 def _resting(finding: Finding, rule: Rule) -> Finding:
@@ -210,8 +212,8 @@ def _uniform(check: str, rule: Rule, records: Sequence[Observation], blind: Leve
         usual = ranked[0][0]
         odd = [index for index, item in enumerate(value) if str(item) != usual]
         if odd:
-            named = ", ".join(f"{label_of(rule, record, index)} is {show(value[index])}" for index in odd[:8])
-            message = f"{noun_of(check, rule.metric)} differs within the node: {named}; the other "
+            text = ", ".join(f"{label_of(rule, record, index)} is {show(value[index])}" for index in odd[:8])
+            message = f"{noun_of(check, rule.metric)} differs within the node: {text}; the other "
             message += f"{len(value) - len(odd)} are {show(usual)}"
             yield Finding(
                 Level(rule.level), rule.cause, check, record.subject, message, record.evidence, rule.remedy,
@@ -220,34 +222,35 @@ def _uniform(check: str, rule: Rule, records: Sequence[Observation], blind: Leve
 
 
 def _labels(rule: Rule, record: Observation, places: Sequence[int]) -> tuple[str, ...]:
-    return tuple(label_of(rule, record, place) for place in places[:ELEMENTS])
+    return tuple(label_of(rule, record, index) for index in places[:ELEMENTS])
 
 
 def _facts(
     check: str, rule: Rule, records: Sequence[Observation], blind: Level, context: RuleContext
 ) -> Iterator[Finding]:
     expected = getattr(context.instance, rule.fact, None)
-    for row in records:
-        cells, fault = cells_of(rule, row)
+    for record in records:
+        cells, fault = cells_of(rule, record)
         if fault:
-            yield not_measured(check, row.subject, fault, blind, row.evidence)
+            yield not_measured(check, record.subject, fault, blind, record.evidence)
         if type(expected) is not int and rule.accept_unknown and context.instance is not None:
             continue
         if type(expected) is not int:
             text = f"{noun_of(check, rule.metric)} was not compared: the instance table has no {rule.fact} for this type"
-            yield Finding(Level.WARN, Cause.EVIDENCE, check, row.subject, text, row.evidence, "")
+            yield Finding(Level.WARN, Cause.EVIDENCE, check, record.subject, text, record.evidence, "")
             continue
         for cell in cells:
             if cell.value < expected * (1 - rule.tolerance):
                 text = f"{_of_cell(check, cell)}, but the instance type has {figure(expected)}"
                 yield Finding(
-                    Level(rule.level), rule.cause, check, row.subject, text, row.evidence, rule.remedy,
+                    Level(rule.level), rule.cause, check, record.subject, text, record.evidence, rule.remedy,
                     elements=(cell.element,) if cell.element else (),
                 )  # fmt: skip
             elif cell.value > expected * (1 + rule.tolerance):
                 text = f"{_of_cell(check, cell)}, but the instance table has {figure(expected)}"
                 remedy = "Correct the declared instance type, or the instance table."
-                yield Finding(Level.WARN, Cause.CONFIGURATION, check, row.subject, text, row.evidence, remedy)
+                warning = Level.WARN, Cause.CONFIGURATION
+                yield Finding(*warning, check, record.subject, text, record.evidence, remedy)
 
 
 def _of_cell(check: str, cell: bounds.Cell) -> str:
@@ -256,37 +259,37 @@ def _of_cell(check: str, cell: bounds.Cell) -> str:
 
 
 def _equals(check: str, rule: Rule, records: Sequence[Observation], blind: Level) -> Iterator[Finding]:
-    seen: dict[Cell, each_peer.Towards] = {}
+    cells: dict[Cell, each_peer.Towards] = {}
     for record in records:
         value = record.metrics.get(rule.metric)
         if value is None:
             yield _unmeasured(check, rule, record, "is missing", blind)
             continue
         items = value if isinstance(value, tuple) else (value,)
-        known = [item for item in items if item is not None]
-        if len(known) < len(items) or not items:
+        present = [item for item in items if item is not None]
+        if len(present) < len(items) or not items:
             yield _unmeasured(check, rule, record, "has elements without a value", blind)
-        strange = [item for item in known if not _is_comparable(item, rule.equals)]
+        strange = [item for item in present if not _is_comparable(item, rule.equals)]
         if strange:
-            said = f"is {show(strange[0])!r}, which cannot be compared with {rule.equals!r}"
-            yield _unmeasured(check, rule, record, said, blind)
+            text = f"is {show(strange[0])!r}, which cannot be compared with {rule.equals!r}"
+            yield _unmeasured(check, rule, record, text, blind)
         odd = [
             (index, item)
             for index, item in enumerate(items)
             if _is_comparable(item, rule.equals) and item != rule.equals
         ]
         if each_peer.are_judged(rule, record):
-            seen |= each_peer.cells_of(rule, record, [index for index, _ in odd])
+            cells |= each_peer.cells_of(rule, record, [index for index, _ in odd])
         elif odd:
             listed = isinstance(value, tuple)
             labelled = [(label_of(rule, record, index) if listed else "", item) for index, item in odd]
-            said, is_predicate = unequal(check, rule.metric, labelled, rule.equals)
+            text, is_predicate = unequal(check, rule.metric, labelled, rule.equals)
             elements = _labels(rule, record, [index for index, _ in odd]) if listed else ()
             yield Finding(
-                Level(rule.level), rule.cause, check, record.subject, said, record.evidence, rule.remedy,
+                Level(rule.level), rule.cause, check, record.subject, text, record.evidence, rule.remedy,
                 elements=elements, is_predicate=is_predicate, compared=_unequal_number(rule, odd),
             )  # fmt: skip
-    yield from each_peer.judge(check, rule, seen)
+    yield from each_peer.judge(check, rule, cells)
 
 
 def _unequal_number(rule: Rule, odd: Sequence[tuple[int, object]]) -> Comparison | None:
@@ -312,14 +315,14 @@ def _versions(check: str, rule: Rule, records: Sequence[Observation], blind: Lev
     for record in records:
         value = record.metrics.get(rule.metric)
         for text in value if isinstance(value, tuple) else (value,):
-            found = version_of(text)
-            if found is None or least is None:
-                said = f"is {show(text)!r}, which is not a driver version"
-                yield _unmeasured(check, rule, record, said, blind)
-            elif found < least:
-                said = f"{noun_of(check, rule.metric)} is {show(text)}, older than {rule.min_version}"
+            version = version_of(text)
+            if version is None or least is None:
+                reason = f"is {show(text)!r}, which is not a driver version"
+                yield _unmeasured(check, rule, record, reason, blind)
+            elif version < least:
+                reason = f"{noun_of(check, rule.metric)} is {show(text)}, older than {rule.min_version}"
                 yield Finding(
-                    Level(rule.level), rule.cause, check, record.subject, said, record.evidence, rule.remedy
+                    Level(rule.level), rule.cause, check, record.subject, reason, record.evidence, rule.remedy
                 )
 
 
@@ -341,15 +344,15 @@ def _same(
         return
     usual, most = ranked[0]
     voters = {node_of(subject) for subject, value in values.items() if value == usual}
-    alone = len(voters) == 1 and len({node_of(subject) for subject in values}) > 1
+    is_alone = len(voters) == 1 and len({node_of(subject) for subject in values}) > 1
     # There is no majority, or it consists of one node's own ranks: no node is blamed.
-    if 2 * most <= len(values) or alone:
+    if 2 * most <= len(values) or is_alone:
         message = (
             f"{noun_of(check, rule.metric)} differs, and no value has a majority: {_who_has(values, ranked)}"
         )
-        shown = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
+        text = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
         level = _level_of(rule, values.values(), context)
-        yield Finding(level, rule.cause, check, CLUSTER, message, shown[:EVIDENCE_BYTES], rule.remedy)
+        yield Finding(level, rule.cause, check, CLUSTER, message, text[:EVIDENCE_BYTES], rule.remedy)
         return
     for subject, value in values.items():
         if value != usual:
@@ -372,11 +375,11 @@ def _level_of(rule: Rule, values: Iterable[str], context: RuleContext) -> Level:
 
 def _who_has(values: Mapping[str, str], ranked: Sequence[tuple[str, int]]) -> str:
     """The most frequent values with the subjects that have them, all of which may be at fault."""
-    said = list[str]()
+    texts = list[str]()
     for value, many in ranked[:4]:
-        names = [subject for subject, one in values.items() if one == value]
-        said.append(f"{show(value)} on {', '.join(names[:4])}{f' and {many - 4} more' if many > 4 else ''}")
-    return "; ".join(said) + ("; ..." if len(ranked) > 4 else "")
+        names = [subject for subject, other in values.items() if other == value]
+        texts.append(f"{show(value)} on {', '.join(names[:4])}{f' and {many - 4} more' if many > 4 else ''}")
+    return "; ".join(texts) + ("; ..." if len(ranked) > 4 else "")
 
 
 def _unmeasured(check: str, rule: Rule, record: Observation, reason: str, blind: Level) -> Finding:

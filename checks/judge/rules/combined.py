@@ -56,12 +56,12 @@ class _Share(NamedTuple):
 
 def groups(rules: Sequence[Judged]) -> list[list[Judged]]:
     """The rules with their rows that say the same of different metrics of a check: those that compare alike, with equal thresholds."""
-    found: dict[object, list[Judged]] = {}
-    for rule, rows in rules:
+    by_key: dict[object, list[Judged]] = {}
+    for rule, records in rules:
         if rule.over in COMBINED:
             key = replace(rule, metric="", source="", each="", at="", remedy="", action=None)
-            found.setdefault(key, []).append((rule, rows))
-    return list(found.values())
+            by_key.setdefault(key, []).append((rule, records))
+    return list(by_key.values())
 
 
 def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[list[Finding], SharedNoise]:
@@ -69,9 +69,9 @@ def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[
     noise of single ones.
     """
     rule = group[0][0]
-    if all(_is_calm(one, rows, context) for one, rows in group):
+    if all(_is_calm(member, records, context) for member, records in group):
         return [], NOTHING_SHARED
-    shares = [share for one, rows in group for share in _shares(one, rows)]
+    shares = [share for member, records in group for share in _shares(member, records)]
     distances = _distances(rule, shares, better_side(rule))
     slow = _distances(rule, shares, -better_side(rule))
     subjects = {share.subject for share in shares}
@@ -79,13 +79,13 @@ def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[
     worse = worse_side_tails(slow, distances, nodes)
     tails = tails_of(distances).heavier(worse)
     findings: list[Finding] = []
-    named: set[str] = set()
+    blamed: set[str] = set()
     by_node = rule.over is Over.PEERS and len(set(map(node_of, subjects))) < len(subjects)
     for whole in (True, False) if by_node else (False,):
         for finding in _outliers(check, rule, shares, whole, context, tails):
-            if node_of(finding.subject) not in named:
+            if node_of(finding.subject) not in blamed:
                 findings.append(finding)
-                named |= {finding.subject} if whole else set()
+                blamed |= {finding.subject} if whole else set()
     ratios = [share.ratio for share in shares] if len(shares) <= MOST_SHARED else []
     if rule.over is Over.NODE and ratios:
         sizes = Counter((share.label, node_of(share.subject)) for share in shares)
@@ -114,19 +114,19 @@ def chances(false_names: float, policy: Policy, records: Mapping[str, CheckTable
     values = subjects = nodes = 0
     for check, line in policy.checks.items():
         for group in groups([(rule, records[check]) for rule in line.rules if check in records]):
-            who = records[check].columns.subjects
+            names = records[check].columns.subjects
             hosts = len(set(nodes_of(records[check])))
             sizes = [_size(records[check], rule) for rule, _ in group]
             values += sum(sizes)
-            if sum(sizes) > len(who):
-                subjects += len(who)
-            if group[0][0].over is Over.PEERS and sum(sizes) > hosts and hosts < len(who):
+            if sum(sizes) > len(names):
+                subjects += len(names)
+            if group[0][0].over is Over.PEERS and sum(sizes) > hosts and hosts < len(names):
                 nodes += hosts
         slowest = [rule for rule in line.rules if rule.over is Over.SLOWEST and check in records]
         values += sum(_size(records[check], rule) for rule in slowest)
     kinds = (values, subjects, nodes)
-    part = false_names / max(1, sum(kind > 0 for kind in kinds))
-    return Chances(*(part / max(1, kind) for kind in kinds))
+    share = false_names / max(1, sum(count > 0 for count in kinds))
+    return Chances(*(share / max(1, count) for count in kinds))
 
 
 def _size(records: CheckTable, rule: Rule) -> int:
@@ -152,7 +152,7 @@ def _outliers(
     for share in shares:
         mine.setdefault(node_of(share.subject) if whole else share.subject, []).append(share)
     most = max(map(len, mine.values()), default=0)
-    mine = {subject: found for subject, found in mine.items() if len(found) > max(1, most // 2)}
+    mine = {subject: group for subject, group in mine.items() if len(group) > max(1, most // 2)}
     nodes = len(set(map(node_of, mine)))
     of_nodes_alone = rule.over is not Over.NODE and nodes == len(mine)
     few = of_nodes_alone and nodes < LEAST_VALUES
@@ -160,7 +160,7 @@ def _outliers(
         0 if few else max(LEAST_VALUES, rule.min_peers)
     ):
         return
-    medians = {subject: median_of([share.ratio for share in found]) for subject, found in mine.items()}
+    medians = {subject: median_of([share.ratio for share in group]) for subject, group in mine.items()}
     middle = median_of(list(medians.values()))
     ratios = [median / middle for median in medians.values()]
     chance = context.chances.node if whole else context.chances.subject
@@ -169,7 +169,7 @@ def _outliers(
     shared = SharedNoise(tails.of_medians(most))
     if of_nodes_alone and nodes < SURE_VALUES:
         shared = replace(
-            shared, ratios=within_nodes(([share.ratio for share in found] for found in mine.values()), most)
+            shared, ratios=within_nodes(([share.ratio for share in group] for group in mine.values()), most)
         )
     noise = noise_of(ratios, nodes, chance, rule.deviations, better=better_side(rule), shared=shared)
     for subject, median in medians.items():
@@ -178,8 +178,8 @@ def _outliers(
         if crossed is None or abs(ratio - 1.0) < reach(rule, noise, crossed[0], ratio):
             continue
         level, relation, line = crossed
-        of, what = MEDIANS[rule.over], _label(mine[subject])
-        message = f"is at {percent(ratio)} of {REFERENCES[of]}, by {what}, threshold {percent(line)}"
+        reference, label = MEDIANS[rule.over], _label(mine[subject])
+        message = f"is at {percent(ratio)} of {REFERENCES[reference]}, by {label}, threshold {percent(line)}"
         yield Finding(
             level, rule.cause, check, subject, message, mine[subject][0].evidence, rule.remedy,
             is_predicate=True, compared=_comparison(rule, mine[subject], median, middle, relation, line),
@@ -201,23 +201,23 @@ def _label(shares: Sequence[_Share]) -> str:
     labels = list(dict.fromkeys(share.label for share in shares))
     more = f" and {len(labels) - MOST_NAMED} more" if len(labels) > MOST_NAMED else ""
     ranks = len({share.subject for share in shares})
-    of = f" of {ranks} ranks" if ranks > 1 else ""
-    return f"the median of {len(shares)} values{of} ({', '.join(labels[:MOST_NAMED])}{more})"
+    suffix = f" of {ranks} ranks" if ranks > 1 else ""
+    return f"the median of {len(shares)} values{suffix} ({', '.join(labels[:MOST_NAMED])}{more})"
 
 
 def _shares(rule: Rule, records: Sequence[Observation]) -> Iterator[_Share]:
     for series in series_of(rule, records)[0]:
-        parts: Mapping[str, Series] = {"": of_nodes(series) if rule.over is Over.FLEET else series}
+        compared: Mapping[str, Series] = {"": of_nodes(series) if rule.over is Over.FLEET else series}
         if rule.over is Over.NODE:
-            parts = _by_node(series)
-        for part in parts.values():
-            middle = median_of(part.values) if len(part.values) >= rule.min_peers else 0.0
+            compared = _by_node(series)
+        for group in compared.values():
+            middle = median_of(group.values) if len(group.values) >= rule.min_peers else 0.0
             if middle > 0:
-                elements = part.elements or [part.element] * len(part.values)
+                elements = group.elements or [group.element] * len(group.values)
                 yield from (
-                    _Share(subject, label_text(part.metric, element), value / middle, evidence, middle)
+                    _Share(subject, label_text(group.metric, element), value / middle, evidence, middle)
                     for subject, element, value, evidence in zip(
-                        part.subjects, elements, part.values, part.evidence, strict=True
+                        group.subjects, elements, group.values, group.evidence, strict=True
                     )
                 )
 
@@ -225,14 +225,14 @@ def _shares(rule: Rule, records: Sequence[Observation]) -> Iterator[_Share]:
 def _by_node(series: Series) -> dict[str, Series]:
     """The series of each node's ranks. A node's own array has one value per label, which is too few to compare."""
     places: dict[str, list[int]] = {}
-    for place, subject in enumerate(series.subjects):
-        places.setdefault(node_of(subject), []).append(place)
+    for index, subject in enumerate(series.subjects):
+        places.setdefault(node_of(subject), []).append(index)
     return {
         node: Series(
             series.metric,
-            [series.subjects[place] for place in mine],
-            [series.values[place] for place in mine],
-            [series.evidence[place] for place in mine],
+            [series.subjects[index] for index in mine],
+            [series.values[index] for index in mine],
+            [series.evidence[index] for index in mine],
             series.element,
         )
         for node, mine in places.items()

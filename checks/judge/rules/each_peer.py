@@ -55,30 +55,30 @@ def cells_of(rule: Rule, record: Observation, odd: Collection[int]) -> Mapping[C
     return cells
 
 
-def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards]) -> Iterator[Finding]:
+def judge(check: str, rule: Rule, results: Mapping[Cell, Towards]) -> Iterator[Finding]:
     """One finding per node or link at fault.
 
     A node is at fault if its links to several peers are bad and other nodes have good ones. Of two nodes it is always the link.
     """
-    bad = {cell for cell, towards in seen.items() if towards.bad}
+    bad = {cell for cell, towards in results.items() if towards.bad}
     if not bad:
         return
-    ends = {_link(cell) for cell in seen}
-    hosts, links = blame(_both_ways(bad), _both_ways(seen))
+    ends = {_link(cell) for cell in results}
+    hosts, links = blame(_both_ways(bad), _both_ways(results))
     of_host, of_link = by_end_and_link(bad)
     for host in hosts:
-        said, is_predicate = _statement(check, rule, of_host[host], seen)
-        said += "; other nodes do not show this between each other"
-        yield _finding(check, rule, host, said, of_host[host], seen, is_predicate)
+        text, is_predicate = _statement(check, rule, of_host[host], results)
+        text += "; other nodes do not show this between each other"
+        yield _finding(check, rule, host, text, of_host[host], results, is_predicate)
     if len(links) > max(MOST_LINKS, len({end for link in ends for end in link})):
         cells = {cell for link in links for cell in of_link[link]}
-        said, is_predicate = _statement(check, rule, cells, seen)
-        said += f"; {len(links)} links are affected, and no single node explains it: suspect the network"
-        yield _finding(check, rule, CLUSTER, said, cells, seen, is_predicate)
+        text, is_predicate = _statement(check, rule, cells, results)
+        text += f"; {len(links)} links are affected, and no single node explains it: suspect the network"
+        yield _finding(check, rule, CLUSTER, text, cells, results, is_predicate)
         return
     for link in sorted(links):
-        said, is_predicate = _statement(check, rule, of_link[link], seen)
-        yield _finding(check, rule, f"{link[0]}{LINK}{link[1]}", said, of_link[link], seen, is_predicate)
+        text, is_predicate = _statement(check, rule, of_link[link], results)
+        yield _finding(check, rule, f"{link[0]}{LINK}{link[1]}", text, of_link[link], results, is_predicate)
 
 
 def _finding(
@@ -87,10 +87,10 @@ def _finding(
     subject: str,
     text: str,
     cells: set[Cell],
-    seen: Mapping[Cell, Towards],
+    results: Mapping[Cell, Towards],
     is_predicate: bool,
 ) -> Finding:
-    texts = dict.fromkeys(seen[cell].evidence for cell in sorted(cells))
+    texts = dict.fromkeys(results[cell].evidence for cell in sorted(cells))
     evidence = clip("\n".join(filter(None, texts)))[0]
     return Finding(
         Level(rule.level), rule.cause, check, subject, text, evidence, rule.remedy, is_predicate=is_predicate
@@ -105,12 +105,12 @@ def _both_ways(cells: Iterable[Cell]) -> set[Cell]:
     return {cell for a, b in cells for cell in ((a, b), (b, a))}
 
 
-def _statement(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Towards]) -> tuple[str, bool]:
+def _statement(check: str, rule: Rule, cells: set[Cell], results: Mapping[Cell, Towards]) -> tuple[str, bool]:
     """What is wrong, by the value that differs most, and in which directions."""
-    shown = sorted(cells)
-    values = [seen[cell].value for cell in shown]
+    ordered = sorted(cells)
+    values = [results[cell].value for cell in ordered]
     numbers = [value for value in values if isinstance(value, (int, float))]
-    said, is_predicate = unequal(
+    text, is_predicate = unequal(
         check, rule.metric, [("", max(numbers) if numbers else values[0])], rule.equals
     )
-    return f"{said} ({listed_names([f'from {a} to {b}' for a, b in shown], MOST_SHOWN)})", is_predicate
+    return f"{text} ({listed_names([f'from {a} to {b}' for a, b in ordered], MOST_SHOWN)})", is_predicate

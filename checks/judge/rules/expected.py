@@ -39,8 +39,8 @@ NUMBERS, MOST = frozenset((int, float)), 1e300
 class _Mark:
     """One element of a subject that is not as expected: `ratio` to the expected value, or to the roofline."""
 
-    rows: Sequence[Observation]
-    place: int
+    records: Sequence[Observation]
+    position: int
     subject: str
     index: int
     value: float
@@ -51,9 +51,9 @@ class _Mark:
     above: bool
 
     @property
-    def row(self) -> Observation:
+    def record(self) -> Observation:
         """The observation, which is made only for marks that are reported."""
-        return self.rows[self.place]
+        return self.records[self.position]
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ def judge(
     check: str, rule: Rule, records: Sequence[Observation], context: RuleContext, blind: Level
 ) -> Iterator[Finding]:
     """The findings of a rule over expected values. One finding says that no expected value is known, if that is so."""
-    seen = _by_columns(check, rule, records, context) if isinstance(records, CheckTable) else None
-    if seen is None:
-        seen = _Collected()
-        yield from _one_by_one(check, rule, records, context, blind, seen)
-    yield from _spoken(check, rule, _worst(seen.marks), seen.compared)
-    yield from _unknown(check, rule, [plan.questions for plan in seen.plans])
+    collected = _by_columns(check, rule, records, context) if isinstance(records, CheckTable) else None
+    if collected is None:
+        collected = _Collected()
+        yield from _one_by_one(check, rule, records, context, blind, collected)
+    yield from _spoken(check, rule, _worst(collected.marks), collected.compared)
+    yield from _unknown(check, rule, [plan.questions for plan in collected.plans])
 
 
 def _by_columns(check: str, rule: Rule, records: CheckTable, context: RuleContext) -> _Collected | None:
@@ -91,22 +91,22 @@ def _by_columns(check: str, rule: Rule, records: CheckTable, context: RuleContex
     if a value may have a finding.
     """
     column, labels = records.column(rule.metric), records.column(rule.at)
-    parts = parts_of(column)
-    if parts is None or labels.count(labels[0]) < len(labels) or len(_kinds(labels)) > 1:
+    columns = parts_of(column)
+    if columns is None or labels.count(labels[0]) < len(labels) or len(_kinds(labels)) > 1:
         return None
     plan = _plan(questions(check, rule, records[0], context))
-    if plan.fault or any(span(part) is None for part in parts):
+    if plan.fault or any(span(values) is None for values in columns):
         return None
     odd: set[int] = set()
     for index, expected in plan.wanted:
-        part = parts[index]
+        values = columns[index]
         # A greater number has a greater ratio, so everything between two acceptable values is acceptable.
-        if any(_held(rule, value, expected)[0] is not Level.PASS for value in (min(part), max(part))):
-            odd |= {i for i, v in enumerate(part) if _held(rule, v, expected)[0] is not Level.PASS}
+        if any(_held(rule, value, expected)[0] is not Level.PASS for value in (min(values), max(values))):
+            odd |= {i for i, v in enumerate(values) if _held(rule, v, expected)[0] is not Level.PASS}
     marks = [
         mark
-        for place in sorted(odd)
-        for mark in _marks(rule, records, place, [part[place] for part in parts], plan, plan.wanted)
+        for at in sorted(odd)
+        for mark in _marks(rule, records, at, [values[at] for values in columns], plan, plan.wanted)
     ]
     return _Collected(marks, list(records.columns.subjects) if plan.wanted else [], [plan])
 
@@ -122,7 +122,7 @@ def _one_by_one(
     records: Sequence[Observation],
     context: RuleContext,
     blind: Level,
-    seen: _Collected,
+    collected: _Collected,
 ) -> Iterator[Finding]:
     plans: dict[object, _Plan] = {}
     for index, record in enumerate(records):
@@ -137,17 +137,17 @@ def _one_by_one(
         if plan.fault or not sound:
             fault = cells_of(rule, record)[1] or Unmeasured("", plan.fault)
             yield not_measured(check, record.subject, fault, blind, record.evidence)
-        there = [one for one in plan.wanted if sound or _are_numbers((items[one[0]],))]
-        seen.compared += [record.subject] if there else []
-        seen.marks += _marks(rule, records, index, items, plan, there)
-    seen.plans += plans.values()
+        wanted = [pair for pair in plan.wanted if sound or _are_numbers((items[pair[0]],))]
+        collected.compared += [record.subject] if wanted else []
+        collected.marks += _marks(rule, records, index, items, plan, wanted)
+    collected.plans += plans.values()
 
 
-def _plan(asked: Sequence[ExpectedQuestion] | str) -> _Plan:
-    if isinstance(asked, str):
-        return _Plan((), asked, ())
-    known = ((index, question.expected) for index, question in enumerate(asked))
-    return _Plan(asked, "", [(index, expected) for index, expected in known if expected is not None])
+def _plan(response: Sequence[ExpectedQuestion] | str) -> _Plan:
+    if isinstance(response, str):
+        return _Plan((), response, ())
+    pairs = ((index, question.expected) for index, question in enumerate(response))
+    return _Plan(response, "", [(index, expected) for index, expected in pairs if expected is not None])
 
 
 def _are_numbers(items: Sequence[object]) -> bool:
@@ -163,10 +163,10 @@ def _marks(
     at: int,
     items: Sequence[object],
     plan: _Plan,
-    there: Sequence[tuple[int, Expected]],
+    wanted: Sequence[tuple[int, Expected]],
 ) -> Iterator[_Mark]:
     subject = records.columns.subjects[at] if isinstance(records, CheckTable) else records[at].subject
-    for index, expected in there:
+    for index, expected in wanted:
         value: float = items[index]  # type: ignore[assignment]
         level, ratio, above = _held(rule, value, expected)
         if level is not Level.PASS:
@@ -210,7 +210,7 @@ def _element(rule: Rule, mark: _Mark) -> str:
     """The label of the element: of the metric's own list, or how it was measured."""
     if mark.question.label:
         return mark.question.label
-    return next((cell.element for cell in cells_of(rule, mark.row)[0] if cell.index == mark.index), "")
+    return next((cell.element for cell in cells_of(rule, mark.record)[0] if cell.index == mark.index), "")
 
 
 def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, Relation, float] | None:
@@ -239,20 +239,20 @@ def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[s
         for subject, group in _grouped(some, among).items():
             worst = min(group, key=lambda mark: (_rank(mark), mark.subject))
             crossed, element = _comparison(rule, worst), _element(rule, worst)
-            said, is_predicate = bounded(check, rule.metric, element, crossed)
+            text, is_predicate = bounded(check, rule.metric, element, crossed)
             if len(group) > 1:
-                it = f"it {said}" if is_predicate else said
+                it = f"it {text}" if is_predicate else text
                 others = " others" if len(among) < len(compared) else ""
-                said, is_predicate = (
+                text, is_predicate = (
                     f"all {len(group)}{others} are affected; the worst is {subject_text(worst.subject)}: {it}",
                     False,
                 )
-            made = Finding(
-                worst.level, cause, check, subject, said, worst.row.evidence, rule.remedy,
+            draft = Finding(
+                worst.level, cause, check, subject, text, worst.record.evidence, rule.remedy,
                 elements=(element,) if element and not worst.question.label else (),
                 is_predicate=is_predicate, compared=crossed,
             )  # fmt: skip
-            yield made if cause is Cause.EVIDENCE else replace(made, source=str(worst.expected.provenance))
+            yield draft if cause is Cause.EVIDENCE else replace(draft, source=str(worst.expected.provenance))
 
 
 def _grouped(marks: Sequence[_Mark], compared: Sequence[str]) -> dict[str, list[_Mark]]:
@@ -265,13 +265,13 @@ def _grouped(marks: Sequence[_Mark], compared: Sequence[str]) -> dict[str, list[
     slow: dict[str, list[_Mark]] = {}
     for mark in marks:
         slow.setdefault(node_of(mark.subject), []).append(mark)
-    made: dict[str, list[_Mark]] = {}
+    groups: dict[str, list[_Mark]] = {}
     for node, group in slow.items():
         if len(group) > 1 and len(group) == of_node[node]:
-            made[node] = group
+            groups[node] = group
         else:
-            made.update({mark.subject: [mark] for mark in group})
-    return made
+            groups.update({mark.subject: [mark] for mark in group})
+    return groups
 
 
 def _by_cause(
@@ -289,7 +289,7 @@ def _by_cause(
     least = (rule.fail_below or 0.0) * median_high(ratios.values() or (0.0,))
     if len(whole) > 1 and 2 * len(ratios) <= len(whole):
         least = math.inf
-    own = {part for part, ratio in ratios.items() if ratio < least}
+    own = {name for name, ratio in ratios.items() if ratio < least}
     yield Cause.HARDWARE, [mark for mark in slow if part_of(mark.subject) in own], compared
     others = [subject for subject in compared if part_of(subject) not in own]
     yield Cause.CONFIGURATION, [mark for mark in slow if part_of(mark.subject) not in own], others
@@ -297,10 +297,10 @@ def _by_cause(
 
 def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[ExpectedQuestion]]) -> Iterator[Finding]:
     every = [question for plan in plans for question in plan if question.about]
-    asked: dict[str, bool] = {}
+    judged: dict[str, bool] = {}
     for question in every:
-        asked[question.about] = asked.get(question.about, False) or question.expected is not None
-    nothing = sorted(text for text, is_known in asked.items() if not is_known)
+        judged[question.about] = judged.get(question.about, False) or question.expected is not None
+    nothing = sorted(text for text, is_known in judged.items() if not is_known)
     floor = sorted(
         {
             q.about
@@ -316,5 +316,5 @@ def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[ExpectedQuestion]]
         if about:
             message = f"no baseline: {noun_of(check, rule.metric)} {held}: {listed_names(about, 8)}"
             small = not too_small.isdisjoint(about)
-            kind = FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
-            yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, message, "", LEARN, kind=kind)
+            category = FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
+            yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, message, "", LEARN, kind=category)

@@ -65,8 +65,8 @@ def questions(
         return f"{rule.at} does not say how each element of {rule.metric} was measured"
     at: Sequence[object] = labels if isinstance(labels, tuple) else [None] * count
     if context.instance is None or context.declared is None or context.facts is None:
-        kind = context.declared.instance_type if context.declared else "an undeclared instance type"
-        return [ExpectedQuestion(f"no expected values for {kind}")] * count
+        machine = context.declared.instance_type if context.declared else "an undeclared instance type"
+        return [ExpectedQuestion(f"no expected values for {machine}")] * count
     if rule.expect is Expect.COLLECTIVE:
         return _of_collective(check, rule, at, context.facts, context.instance, context.declared)
     return [_of_part(rule, item, context.facts, context.instance) for item in at]
@@ -85,51 +85,51 @@ def taking_part(check: str, declared: Declared) -> CollectiveGroup:
 def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> ExpectedQuestion:
     """The expected value of one GPU. `at` is a precision, or None: then the first word of the metric's name is the test."""
     model, test = instance.gpu, rule.metric.partition("_")[0]
-    named = model or "a machine without GPUs"
+    label = model or "a machine without GPUs"
     if rule.expect is Expect.GEMM:
         return ExpectedQuestion(
-            f"no expected value for {at} products on {named}", expected_gemm(facts, model, str(at))
+            f"no expected value for {at} products on {label}", expected_gemm(facts, model, str(at))
         )
     if rule.expect is Expect.MEMORY:
         return ExpectedQuestion(
-            f"no expected value for a {test} on {named}", expected_memory(facts, model, test)
+            f"no expected value for a {test} on {label}", expected_memory(facts, model, test)
         )
     if test == PEER and instance.nvlinks == 0:
         return ExpectedQuestion(
             ""
         )  # a copy through the host is limited by the host's links, which have expected values of their own
-    return ExpectedQuestion(f"no expected value for {test} on {named}", expected_transfer(facts, model, test))
+    return ExpectedQuestion(f"no expected value for {test} on {label}", expected_transfer(facts, model, test))
 
 
 def _of_collective(
     check: str, rule: Rule, at: Sequence[object], facts: Facts, instance: Instance, declared: Declared
 ) -> list[ExpectedQuestion] | str:
-    told = [_point(check, item, declared) for item in at]
-    if any(point is None for point in told):
+    parsed = [_point(check, item, declared) for item in at]
+    if any(point is None for point in parsed):
         return "how its elements were measured cannot be read"
-    points = [point for point in told if point is not None]
+    points = [point for point in parsed if point is not None]
     largest: dict[CollectiveGroup, int] = {}
     for group, size in points:
         largest[group] = max(size, largest.get(group, 0))
-    made = []
+    result = []
     for group, size in points:
         if size < min(LEAST_BYTES, largest[group]):
-            made.append(ExpectedQuestion(""))
+            result.append(ExpectedQuestion(""))
             continue
         transport = transport_of(instance, group.nodes)
         message = f"no expected value for {group.collective} over {group.ranks} ranks of {group.nodes} x "
         message += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
-        asked = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
+        query = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
         if size < LEAST_BYTES:
             # A network that is too slow for larger messages must be judged all the same.
             message = f"{group.collective} was measured with no message of {LEAST_BYTES >> 20} MiB or more"
-            found = floor_busbw(facts, *asked, largest=True)
+            expected = floor_busbw(facts, *query, largest=True)
         else:
-            found = expected_busbw(facts, *asked) or floor_busbw(facts, *asked)
-        what = "all_reduce of each rail" if group.collective == RAILS else group.collective
-        label = f"{what} at {quantity(size, 'B')} over {group.ranks} ranks"
-        made.append(ExpectedQuestion(message, found, "" if rule.each else label, size < LEAST_BYTES))
-    return made
+            expected = expected_busbw(facts, *query) or floor_busbw(facts, *query)
+        name = "all_reduce of each rail" if group.collective == RAILS else group.collective
+        label = f"{name} at {quantity(size, 'B')} over {group.ranks} ranks"
+        result.append(ExpectedQuestion(message, expected, "" if rule.each else label, size < LEAST_BYTES))
+    return result
 
 
 def _point(check: str, at: object, declared: Declared) -> tuple[CollectiveGroup, int] | None:

@@ -41,14 +41,14 @@ def estimate(points: Sequence[Sequence[float]], size: float, most: float = float
     """
     if not points or size < points[0][0] / REACH:
         return None
-    made = _raw(points, size)
-    return Estimate(min(made.value, most), min(made.low, most), min(made.high, most), made.points)
+    raw = _raw(points, size)
+    return Estimate(min(raw.value, most), min(raw.low, most), min(raw.high, most), raw.points)
 
 
 def _raw(points: Sequence[Sequence[float]], size: float) -> Estimate:
-    for known, gbps in points:
-        if known == size:
-            return Estimate(gbps, gbps, gbps, (known,))
+    for point_size, gbps in points:
+        if point_size == size:
+            return Estimate(gbps, gbps, gbps, (point_size,))
     first, last = points[0], points[-1]
     if size < first[0]:
         return _below(points, size)
@@ -132,13 +132,13 @@ def expected_busbw(
     """The expected bus bandwidth in 10^9 bytes/s of a message of this size, with size and bandwidth as nccl-tests defines them."""
     most = most_busbw(facts, instance_type, nodes, ranks, collective, transport)
     wanted = (nodes, ranks, collective, transport)
-    for row in facts.expected.collectives:
-        if not _is_for(facts, row, instance_type, transport) or wanted != _shape(row):
+    for record in facts.expected.collectives:
+        if not _is_for(facts, record, instance_type, transport) or wanted != _shape(record):
             continue
-        found = estimate(row.points, size_bytes, float("inf") if most is None else most)
-        if found is not None:
-            low = found.low * row.low_fraction
-            return Expected(found.value, low, found.high, row.provenance, found.points, most)
+        result = estimate(record.points, size_bytes, float("inf") if most is None else most)
+        if result is not None:
+            low = result.low * record.low_fraction
+            return Expected(result.value, low, result.high, record.provenance, result.points, most)
     return None
 
 
@@ -164,11 +164,11 @@ def most_busbw(
     exceed the network's rate because of that, since the half that stays within them counts too.
     """
     instance = facts.instances.get(instance_type)
-    part = facts.expected.parts.find(instance.gpu) if instance else None
-    if instance is None or part is None:
+    roofline = facts.expected.rooflines.find(instance.gpu) if instance else None
+    if instance is None or roofline is None:
         return None
     if transport in (NVLINK, PCIE):
-        return _within(part, ranks, collective, transport)
+        return _within(roofline, ranks, collective, transport)
     wire = max(instance.network_gbit_s or 0, instance.network_burst_gbit_s or 0) / 8
     if not wire or nodes < 2:
         return None
@@ -222,13 +222,13 @@ def _possible_busbw(
     reduce_scatter, that much for each of its GPUs in alltoall; in sendrecv one GPU's own share carries S.
     """
     instance = facts.instances.get(instance_type)
-    part = facts.expected.parts.find(instance.gpu) if instance else None
-    if instance is None or part is None or ranks < 2:
+    roofline = facts.expected.rooflines.find(instance.gpu) if instance else None
+    if instance is None or roofline is None or ranks < 2:
         return None
     if transport == NVLINK:
-        return part.nvlink_gbps
+        return roofline.nvlink_gbps
     if transport == PCIE:
-        return part.pcie_gbps * (0.5 if instance.pcie_width == 8 else 1.0)
+        return roofline.pcie_gbps * (0.5 if instance.pcie_width == 8 else 1.0)
     if not transport or not instance.network_gbit_s or nodes < 2:
         return None
     wire, others = instance.network_gbit_s / 8, nodes / (nodes - 1)
@@ -265,34 +265,34 @@ def transport_of(instance: Instance, nodes: int) -> str:
 
 def expected_gemm(facts: Facts, model: str, precision: str) -> Expected | None:
     """The rate that the model sustains in large products, in 10^12 operations per second."""
-    row = _fitting(model, [row for row in facts.expected.gemm if row.precision == precision])
-    part = facts.expected.parts.find(model)
-    return _expected_of(row, row.tflops, part.most_tflops(precision) if part else None) if row else None
+    best = _fitting(model, [record for record in facts.expected.gemm if record.precision == precision])
+    peaks = facts.expected.rooflines.find(model)
+    return _expected_of(best, best.tflops, peaks.most_tflops(precision) if peaks else None) if best else None
 
 
 def expected_memory(facts: Facts, model: str, test: str) -> Expected | None:
     """The rate of the model's own memory in a "copy" or "triad", in 10^9 bytes/s, reads and writes together."""
-    row = _fitting(model, [row for row in facts.expected.memory if row.test == test])
-    part = facts.expected.parts.find(model)
-    return _expected_of(row, row.gbps, part.memory_gbps if part else None) if row else None
+    best = _fitting(model, [record for record in facts.expected.memory if record.test == test])
+    peaks = facts.expected.rooflines.find(model)
+    return _expected_of(best, best.gbps, peaks.memory_gbps if peaks else None) if best else None
 
 
-def expected_transfer(facts: Facts, model: str, way: str) -> Expected | None:
+def expected_transfer(facts: Facts, model: str, direction: str) -> Expected | None:
     """The rate of one copy, in 10^9 bytes/s: "h2d", "d2h", or "p2p" between two GPUs that NVLinks connect."""
-    row = _fitting(model, [row for row in facts.expected.transfer if row.way == way])
-    part = facts.expected.parts.find(model)
-    return _expected_of(row, row.gbps, part.most_gbps(way) if part else None) if row else None
+    best = _fitting(model, [record for record in facts.expected.transfer if record.way == direction])
+    peaks = facts.expected.rooflines.find(model)
+    return _expected_of(best, best.gbps, peaks.most_gbps(direction) if peaks else None) if best else None
 
 
-def _fitting(model: str, rows: Sequence[Record]) -> Record | None:
+def _fitting(model: str, records: Sequence[Record]) -> Record | None:
     """The row whose model is the longest one that fits this name: the row for A100-SXM4-40GB comes before the row for every A100."""
-    name = of_model(model, [record.model for record in rows])
-    return next((record for record in rows if record.model == name), None)
+    name = of_model(model, [record.model for record in records])
+    return next((record for record in records if record.model == name), None)
 
 
-def _expected_of(row: GemmRow | MemoryRow | TransferRow, value: float, most: float | None) -> Expected:
-    is_limit = row.provenance.kind is NumberKind.THRESHOLD
-    return Expected(value, value * row.low_fraction, value, row.provenance, (), most, is_limit)
+def _expected_of(record: GemmRow | MemoryRow | TransferRow, value: float, most: float | None) -> Expected:
+    is_limit = record.provenance.kind is NumberKind.THRESHOLD
+    return Expected(value, value * record.low_fraction, value, record.provenance, (), most, is_limit)
 
 
 def _shape(record: CollectiveRow) -> tuple[int, int, str, str]:

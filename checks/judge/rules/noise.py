@@ -168,7 +168,7 @@ def _unit(tails: Tails) -> float:
 
 
 def _distance(
-    ratios: Sequence[float], known: int, unit: float, chance: float, tails: Tails, better: int
+    ratios: Sequence[float], count: int, unit: float, chance: float, tails: Tails, better: int
 ) -> float:
     """From which distance on a value is an outlier, if the noise has these tails in this unit, which so many values say.
 
@@ -177,16 +177,16 @@ def _distance(
     """
     if unit <= 0:
         return 0.0
-    efficiency = QN_EFFICIENCY if known <= MOST_PAIRED else BIWEIGHT_EFFICIENCY
-    freedom = 1.0 / (1.0 / (efficiency * known) + 1.0 / tails.freedom)
+    efficiency = QN_EFFICIENCY if count <= MOST_PAIRED else BIWEIGHT_EFFICIENCY
+    freedom = 1.0 / (1.0 / (efficiency * count) + 1.0 / tails.freedom)
     most = max(1, int(MOST_OUTLIERS * len(ratios)))
-    nearest, found = student_quantile(chance * most, freedom), student_quantile(chance, freedom)
+    nearest, limit = student_quantile(chance * most, freedom), student_quantile(chance, freedom)
     distances = ((better * (1.0 - ratio) if better else abs(ratio - 1.0)) / unit for ratio in ratios)
     far = sorted((distance for distance in distances if distance >= nearest), reverse=True)
     for index, distance in enumerate(far[:most], 1):
         if distance >= (stepped := student_quantile(chance * index, freedom)):
-            found = stepped
-    return unit * max(found, BEYOND * tails.extreme if tails.heavy else 0.0)
+            limit = stepped
+    return unit * max(limit, BEYOND * tails.extreme if tails.heavy else 0.0)
 
 
 def spread_of(ratios: Sequence[float]) -> float:
@@ -213,12 +213,12 @@ def within_nodes(groups: Iterable[Sequence[float]], values: int = 1) -> list[flo
     Judgement: what the values of a node have in common varies no more than they do among themselves.
     """
     wider = math.sqrt(1.0 + (MEDIAN_VARIANCE / values if values > 1 else 1.0))
-    found: list[float] = []
+    ratios: list[float] = []
     for group in groups:
         middle = median_of(group) if len(group) >= LEAST_ALIKE else 0.0
         if middle > 0:
-            found += of_small_group([1.0 + (value / middle - 1.0) * wider for value in group], len(group))
-    return found
+            ratios += of_small_group([1.0 + (value / middle - 1.0) * wider for value in group], len(group))
+    return ratios
 
 
 def of_small_group(ratios: Sequence[float], size: int) -> list[float]:

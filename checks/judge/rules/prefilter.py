@@ -29,8 +29,8 @@ def suspects(rule: Rule, records: Sequence[Observation], context: RuleContext) -
         return records
     column = records.column(rule.metric)
     if (limits := _limits(rule, context)) is not None:
-        found = records.once(f"span of {rule.metric}", lambda: span(_flat(column) or ()))
-        if found is not None and limits[0] <= found[0] and found[1] <= limits[1]:
+        extent = records.once(f"span of {rule.metric}", lambda: span(_flat(column) or ()))
+        if extent is not None and limits[0] <= extent[0] and extent[1] <= limits[1]:
             return ()
     if rule.same:
         return () if _one_value(column) else records
@@ -112,8 +112,8 @@ def span(flat: Sequence[Any]) -> tuple[float, float] | None:
 
 def _all_between(low: float, high: float) -> Fits:
     def fits(column: Sequence[Any]) -> bool:
-        found = span(_flat(column) or ())
-        return found is not None and low <= found[0] and found[1] <= high
+        extent = span(_flat(column) or ())
+        return extent is not None and low <= extent[0] and extent[1] <= high
 
     return fits
 
@@ -148,15 +148,15 @@ def _unless_alike(rule: Rule, records: CheckTable, column: Sequence[Any]) -> Seq
         return () if all(_alike(rule, values) for values in column) else records
     if kinds == {tuple} and not all("/" in subject for subject in subjects):
         return records
-    parts = parts_of(column)
-    if parts is None or (kinds == {tuple} and elements_of(rule, records, len(parts)) is None):
+    columns = parts_of(column)
+    if columns is None or (kinds == {tuple} and elements_of(rule, records, len(columns)) is None):
         return records
     enough = min(Counter(nodes).values()) >= rule.min_peers
-    far = [part for part in parts if not (enough and are_near(rule, span(part)))]
+    far = [values for values in columns if not (enough and are_near(rule, span(values)))]
     places: dict[str, list[int]] = {}
     for index, node in enumerate(nodes if far else ()):
         places.setdefault(node, []).append(index)
-    if all(_alike(rule, [part[i] for i in mine]) for part in far for mine in places.values()):
+    if all(_alike(rule, [values[i] for i in mine]) for values in far for mine in places.values()):
         return ()
     return records
 
@@ -189,12 +189,12 @@ def elements_of(rule: Rule, records: CheckTable, length: int) -> list[str] | Non
     return list(map(str, names))
 
 
-def are_near(rule: Rule, found: tuple[float, float] | None) -> bool:
+def are_near(rule: Rule, extent: tuple[float, float] | None) -> bool:
     """Whether values of this span are so close together that none crosses a threshold relative to the median of any of them."""
     low, high = edges(rule)
-    if found is None or found[0] <= 0:
+    if extent is None or extent[0] <= 0:
         return False
-    return low <= float(found[0]) / float(found[1]) and float(found[1]) / float(found[0]) <= high
+    return low <= float(extent[0]) / float(extent[1]) and float(extent[1]) / float(extent[0]) <= high
 
 
 def _alike(rule: Rule, values: Sequence[Any]) -> bool:

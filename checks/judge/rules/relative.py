@@ -54,17 +54,17 @@ def judge(
     """The findings of a rule over peers, node, fleet or slowest. `subjects`: how many are declared."""
     if rule.over is Over.NODE:
         cells: list[Cell] = []
-        for row in records:
-            mine, fault = cells_of(rule, row)
+        for record in records:
+            mine, fault = cells_of(rule, record)
             cells += mine
             if fault:
-                yield not_measured(check, row.subject, fault, blind, row.evidence)
+                yield not_measured(check, record.subject, fault, blind, record.evidence)
         yield from _within_nodes(check, rule, cells, context)
         return
-    found, faults = series_of(rule, records)
-    for row, fault in faults:
-        yield not_measured(check, row.subject, fault, blind, row.evidence)
-    for series in found or [Series(rule.metric, (), (), ())]:
+    all_series, faults = series_of(rule, records)
+    for record, fault in faults:
+        yield not_measured(check, record.subject, fault, blind, record.evidence)
+    for series in all_series or [Series(rule.metric, (), (), ())]:
         if rule.over is Over.SLOWEST:
             yield from _slowest(check, rule, series, subjects, context)
         elif rule.over is Over.PEERS:
@@ -94,16 +94,16 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], context: RuleCo
         series = {node: of_cells(rule.metric, element, alike) for node, alike in sorted(nodes.items())}
         ratios = [
             ratio
-            for one in series.values()
-            for ratio in of_small_group(ratios_of(one.values, rule.min_peers), len(one.values))
+            for numbers in series.values()
+            for ratio in of_small_group(ratios_of(numbers.values, rule.min_peers), len(numbers.values))
         ]
         noise = _noise(
             rule, ratios, max(LEAST_NODES, len(ratios)), context
         )  # each is compared with its own node alone
         excused: list[_Excused] = []
-        for node, one in series.items():
+        for node, numbers in series.items():
             declared = _declared(rule, nodes[node], context)
-            yield from _among(check, rule, one, declared, noise, excused, node)
+            yield from _among(check, rule, numbers, declared, noise, excused, node)
         yield from _about_excused(
             check, rule, label_text(rule.metric, element), len(ratios), noise, excused, context
         )
@@ -137,10 +137,10 @@ def _noise(
 
 def by_node(series: Series) -> dict[str, list[float]]:
     """The values of each node."""
-    found: dict[str, list[float]] = {}
+    groups: dict[str, list[float]] = {}
     for subject, value in zip(series.subjects, series.values, strict=True):
-        found.setdefault(node_of(subject), []).append(value)
-    return found
+        groups.setdefault(node_of(subject), []).append(value)
+    return groups
 
 
 def _declared(rule: Rule, cells: Sequence[Cell], context: RuleContext) -> int:
@@ -155,7 +155,9 @@ def _declared(rule: Rule, cells: Sequence[Cell], context: RuleContext) -> int:
 _Excused = tuple[Finding, float]
 
 
-def _together(check: str, rule: Rule, series: Series, declared: int, known: RuleContext) -> Iterator[Finding]:
+def _together(
+    check: str, rule: Rule, series: Series, declared: int, context: RuleContext
+) -> Iterator[Finding]:
     """The findings about the values of one series, of which none is compared with anything else."""
     values, excused = series.values, list[_Excused]()
     if len(values) >= rule.min_peers and are_near(rule, series.span):
@@ -163,11 +165,11 @@ def _together(check: str, rule: Rule, series: Series, declared: int, known: Rule
     if len(values) >= rule.min_peers and _crosses(rule, values):
         ratios = ratios_of(values, rule.min_peers)
         nodes = len(set(map(node_of, series.subjects)))
-        noise = _noise(rule, ratios, nodes, known, within_nodes(by_node(series).values()))
+        noise = _noise(rule, ratios, nodes, context, within_nodes(by_node(series).values()))
     else:
         noise = Noise()
     yield from _among(check, rule, series, declared, noise, excused)
-    yield from _about_excused(check, rule, series.label, len(values), noise, excused, known)
+    yield from _about_excused(check, rule, series.label, len(values), noise, excused, context)
 
 
 def _crosses(rule: Rule, values: Sequence[float]) -> bool:
@@ -204,11 +206,11 @@ def _among(
     for index, value in enumerate(values):
         ratio = value / middle
         if not low <= ratio <= high:
-            for found in held(check, rule, series.cell(index), middle, MEDIANS[rule.over]):
-                if abs(ratio - 1.0) >= reach(rule, noise, found.level, ratio):
-                    yield found
+            for finding in held(check, rule, series.cell(index), middle, MEDIANS[rule.over]):
+                if abs(ratio - 1.0) >= reach(rule, noise, finding.level, ratio):
+                    yield finding
                 else:
-                    excused.append((found, ratio))
+                    excused.append((finding, ratio))
 
 
 def reach(rule: Rule, noise: Noise, level: Level, ratio: float) -> float:
@@ -232,15 +234,15 @@ def _about_excused(
     context: RuleContext,
 ) -> Iterator[Finding]:
     """A finding that blames nobody, if so many values are beyond a threshold that noise does not explain it."""
-    left = [one for one in excused if not {one[0].subject, node_of(one[0].subject)} & context.slow]
-    failed = [one for one in left if one[0].level is Level.FAIL]
+    left = [pair for pair in excused if not {pair[0].subject, node_of(pair[0].subject)} & context.slow]
+    failed = [pair for pair in left if pair[0].level is Level.FAIL]
     even = noise.as_good_side()
     for some, level, least in ((failed, Level.FAIL, MANY * values), (left, Level.WARN, 0.0)):
         explained_by = noise if level is Level.FAIL else even
         excess = len(some) > least and explained_by.is_excess(len(some), values, _distance(rule, level))
         many = len(some) > MOST_OUTLIERS * values and (level is Level.FAIL or values >= SURE_VALUES)
         if some and (excess or many):
-            worst = max(some, key=lambda one: abs(one[1] - 1.0))[0]
+            worst = max(some, key=lambda pair: abs(pair[1] - 1.0))[0]
             message = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
             message += f"that none of them is an outlier: {spoken(worst)}"
             lenient = rule.over is Over.FLEET and rule.deviations > 0
@@ -251,13 +253,13 @@ def _about_excused(
     if not failed:
         return
     line = _distance(rule, Level.FAIL)
-    far = [one for one in failed if noise.capped and abs(one[1] - 1.0) >= max(noise.least, FAR * line)]
+    far = [pair for pair in failed if noise.capped and abs(pair[1] - 1.0) >= max(noise.least, FAR * line)]
     if far:
         yield _candidates(check, rule, label, far, values, noise)
         return
     if rule.deviations and noise.is_known:
         return  # the rule's own distance decides
-    worst, ratio = max(failed, key=lambda one: abs(one[1] - 1.0))
+    worst, ratio = max(failed, key=lambda pair: abs(pair[1] - 1.0))
     if even.expected(values, abs(ratio - 1.0)) < REMARKABLE:
         doubt = "noise may explain that" if noise.is_known else _unknown(values)
         reason = (
@@ -274,12 +276,12 @@ def _candidates(
     check: str, rule: Rule, label: str, far: Sequence[_Excused], values: int, noise: Noise
 ) -> Finding:
     """What is so far that a broken part may be the reason, in a group of which noise alone takes values as far."""
-    farthest = sorted(far, key=lambda one: -abs(one[1] - 1.0))
-    named = listed_names([f"{found.subject} ({ratio:.2f})" for found, ratio in farthest], CANDIDATES)
+    farthest = sorted(far, key=lambda pair: -abs(pair[1] - 1.0))
+    names = listed_names([f"{finding.subject} ({ratio:.2f})" for finding, ratio in farthest], CANDIDATES)
     reason = "the noise of healthy parts reaches as far" if noise.is_known else _unknown(values)
     message = f"{len(far)} of {values} values of {label} are so far from the median that the parts may be broken, but {reason}: "
     remedy = f"Run the gate again: a broken part stays slow. {rule.remedy}".strip()
-    return Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, f"{message}{named}", "", remedy)
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, f"{message}{names}", "", remedy)
 
 
 def _distance(rule: Rule, level: Level) -> float:
@@ -291,7 +293,9 @@ def _distance(rule: Rule, level: Level) -> float:
     return min(1.0 if low is None else 1.0 - low, 1.0 if high is None else high - 1.0)
 
 
-def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleContext) -> Iterator[Finding]:
+def _slowest(
+    check: str, rule: Rule, series: Series, declared: int, context: RuleContext
+) -> Iterator[Finding]:
     """The share of time that the slowest subject costs all others: in a synchronous step every rank waits for the last one."""
     values = series.values
     if len(values) < rule.min_peers:
@@ -302,25 +306,24 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
         return  # even the share that the greatest value would lose to the smallest is within the thresholds
     timed = is_time(rule.metric)
     extreme, middle = max(values) if timed else min(values), median_of(values)
-    places = (place for place, value in enumerate(values) if value == extreme)
-    worst = series.cell(min(places, key=lambda place: series.subjects[place]))
+    places = (index for index, value in enumerate(values) if value == extreme)
+    worst = series.cell(min(places, key=lambda index: series.subjects[index]))
     most = worst.value if timed else middle
     if most <= 0:
         message = f"{series.label} is {figure(most)}, but must be above 0: nothing can be compared with it"
         yield Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, message, "", "The measurement is broken.")
         return
     lost = 1 - (middle / worst.value if timed else worst.value / middle)
-    found = _waited_for(check, rule, worst, lost, middle)
-    noise = _noise_of_slowest(rule, series, known) if found else Noise()
-    if found and not _is_outlier(noise, worst.value, middle, found[0].level):
+    findings = _waited_for(check, rule, worst, lost, middle)
+    noise = _noise_of_slowest(rule, series, context) if findings else Noise()
+    if findings and not _is_outlier(noise, worst.value, middle, findings[0].level):
         reason = "no single one is at fault, all vary"
         if not noise.is_known:
             reason = _unknown(len(values))
-        excused = Finding(
-            Level.WARN, Cause.EVIDENCE, check, CLUSTER, f"{reason}: {spoken(found[0])}", "", rule.remedy
-        )
-        found = [excused] if found[0].level is Level.FAIL else []
-    yield from found
+        text = f"{reason}: {spoken(findings[0])}"
+        excused = Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, text, "", rule.remedy)
+        findings = [excused] if findings[0].level is Level.FAIL else []
+    yield from findings
 
 
 def _waited_for(check: str, rule: Rule, worst: Cell, lost: float, middle: float) -> list[Finding]:

@@ -54,9 +54,9 @@ Faults = Sequence[tuple[Observation, Unmeasured]]
 def series_of(rule: Rule, records: Sequence[Observation]) -> tuple[list[Series], Faults]:
     """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
     if isinstance(records, CheckTable):
-        found = records.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, records))
-        if found is not None:
-            return sorted(found, key=lambda one: one.label), ()
+        series = records.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, records))
+        if series is not None:
+            return sorted(series, key=lambda item: item.label), ()
     return _one_by_one(rule, records)
 
 
@@ -78,9 +78,9 @@ def of_nodes(series: Series) -> Series:
     if len(set(nodes)) == len(nodes):
         return replace(series, subjects=nodes, elements=())
     places: dict[str, list[int]] = {}
-    for place, node in enumerate(nodes):
-        places.setdefault(node, []).append(place)
-    values = [median_of([series.values[place] for place in mine]) for mine in places.values()]
+    for index, node in enumerate(nodes):
+        places.setdefault(node, []).append(index)
+    values = [median_of([series.values[index] for index in mine]) for mine in places.values()]
     evidence = [series.evidence[mine[0]] for mine in places.values()]
     return Series(series.metric, list(places), values, evidence, series.element)
 
@@ -88,17 +88,17 @@ def of_nodes(series: Series) -> Series:
 def _whole(rule: Rule, records: CheckTable) -> list[Series] | None:
     """The series by columns, if every row has the same elements with the same names; None otherwise."""
     column, columns = records.column(rule.metric), records.columns
-    parts = parts_of(column)
-    if parts is None:
+    by_element = parts_of(column)
+    if by_element is None:
         return None
-    elements = [""] if type(column[0]) is not tuple else elements_of(rule, records, len(parts))
+    elements = [""] if type(column[0]) is not tuple else elements_of(rule, records, len(by_element))
     if elements is None:
         return None
-    found = [
-        Series(rule.metric, columns.subjects, part, columns.evidence, element)
-        for element, part in zip(elements, parts, strict=True)
+    result = [
+        Series(rule.metric, columns.subjects, values, columns.evidence, element)
+        for element, values in zip(elements, by_element, strict=True)
     ]
-    return found if all(series.span is not None for series in found) else None
+    return result if all(series.span is not None for series in result) else None
 
 
 def _one_by_one(rule: Rule, records: Sequence[Observation]) -> tuple[list[Series], Faults]:

@@ -105,7 +105,7 @@ def tails_of(distances: Sequence[float], *, likely: bool = False) -> Tails:
     counts[round(second * BINS)] += 1
     likelihoods = {freedom: _likelihood(counts, freedom) for freedom in FREEDOMS}
     enough = max(likelihoods.values()) - EVIDENT
-    lightest = next(freedom for freedom, found in likelihoods.items() if found >= enough)
+    lightest = next(freedom for freedom, likelihood in likelihoods.items() if likelihood >= enough)
     if likely and not math.isinf(lightest):
         return Tails(max(likelihoods, key=likelihoods.__getitem__), second)
     return Tails(lightest, second)
@@ -135,9 +135,9 @@ def _likelihood(counts: Counter[int], freedom: float) -> float:
     best = -math.inf
     for scale in SCALES:
         unit = 1.0 / (BINS * scale * usual)
-        found = total * math.log(unit)
-        found += math.fsum(count * _density(bin_ * unit, freedom) for bin_, count in counts.items())
-        best = max(best, found)
+        likelihood = total * math.log(unit)
+        likelihood += math.fsum(count * _density(bin_ * unit, freedom) for bin_, count in counts.items())
+        best = max(best, likelihood)
     return best
 
 

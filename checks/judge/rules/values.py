@@ -77,8 +77,8 @@ def judge(check: str, rule: Rule, records: Sequence[Observation], blind: Level) 
     """
     cells: list[Cell] = []
     for record in records:
-        found, fault = cells_of(rule, record)
-        cells += found
+        numbers, fault = cells_of(rule, record)
+        cells += numbers
         if fault:
             yield not_measured(check, record.subject, fault, blind, record.evidence)
     if rule.warn_below is None and rule.fail_below is None:
@@ -105,20 +105,20 @@ def edges(rule: Rule) -> tuple[float, float]:
 
 
 def held(
-    check: str, rule: Rule, cell: Cell, of: float | None = None, reference: Reference = Reference.THRESHOLD
+    check: str, rule: Rule, cell: Cell, basis: float | None = None, reference: Reference = Reference.THRESHOLD
 ) -> Iterator[Finding]:
     """The finding that the rule makes about the value, as a ratio to the reference value `of` if there is one; none if it is within
     the thresholds.
     """
-    value = cell.value if of is None else cell.value / of
+    value = cell.value if basis is None else cell.value / basis
     crossed = crossing(rule, value)
     if crossed is None:
         return
     level, relation, line = crossed
-    compared = Comparison(cell.value, unit_of(cell.metric), relation, line, reference, of)
-    said, is_predicate = bounded(check, cell.metric, cell.element, compared)
+    compared = Comparison(cell.value, unit_of(cell.metric), relation, line, reference, basis)
+    text, is_predicate = bounded(check, cell.metric, cell.element, compared)
     yield Finding(
-        level, rule.cause, check, cell.subject, said, cell.evidence, rule.remedy,
+        level, rule.cause, check, cell.subject, text, cell.evidence, rule.remedy,
         elements=(cell.element,) if cell.element else (), is_predicate=is_predicate, compared=compared,
     )  # fmt: skip
 

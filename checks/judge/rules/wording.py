@@ -72,8 +72,8 @@ _IRREGULAR = {"has": "have", "is": "are", "was": "were", "does": "do"}
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[dict[str, str], dict[str, str]]:
-    words = json.loads(METRIC_WORDS.read_text("utf-8"))
-    return words["predicates"], words["nouns"]
+    tables = json.loads(METRIC_WORDS.read_text("utf-8"))
+    return tables["predicates"], tables["nouns"]
 
 
 def predicate_of(check: str, metric: str) -> str:
@@ -137,10 +137,10 @@ def bounded(check: str, metric: str, element: str, compared: Comparison) -> tupl
     if not template:
         noun = noun_of(check, metric)
         return f"{_labelled(noun, element)} is {quantity(value, unit, digits)}{clause}", False
-    said = _filled(template, check, value, unit, element, digits) + clause
+    text = _filled(template, check, value, unit, element, digits) + clause
     if not element or "{at}" in template:
-        return said, True
-    return f"{element} {said}", False
+        return text, True
+    return f"{element} {text}", False
 
 
 def distinct_digits(least: int, alike: Callable[[int], bool]) -> int:
@@ -152,17 +152,17 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
     """The sentence about values that are not what they must be, each with its element ("" if the metric is no list)."""
     template = predicate_of(check, metric)
     if not template and wanted != "":
-        named = _listed(
+        listing = _listed(
             [f"{element} is {show(value)}" if element else f"is {show(value)}" for element, value in odd]
         )
         noun = f"{noun_of(check, metric)}:" if odd[0][0] else noun_of(check, metric)
-        return f"{noun} {named}, it must be {show(wanted)}", False
-    texts = [f"{one}: {show(value)}" if (one := _label(element)) else show(value) for element, value in odd]
+        return f"{noun} {listing}, it must be {show(wanted)}", False
+    texts = [f"{name}: {show(value)}" if (name := _label(element)) else show(value) for element, value in odd]
     if not template:
         return f"{noun_of(check, metric)}: {_listed(texts)}", False
     if "{clauses}" in template:
-        said = _listed([f"{_label(element)} {value}" for element, value in odd])
-        return template.replace("{clauses}", said), True
+        text = _listed([f"{_label(element)} {value}" for element, value in odd])
+        return template.replace("{clauses}", text), True
     if "{texts}" in template:
         return template.replace("{texts}", _listed(texts)), True
     odd = [(_label(element), value) for element, value in odd]
@@ -170,12 +170,12 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
     for element, value in odd:
         number = float(value) if isinstance(value, (int, float)) else 0.0
         alike.setdefault(number, []).append(element)
-    parts = []
+    clauses = []
     for number, names in alike.items():
-        said = _filled(template, check, number, unit_of(metric), _listed(names))
+        text = _filled(template, check, number, unit_of(metric), _listed(names))
         continues = "{at}" in template or not names[0]
-        parts.append(said if continues else f"{_listed(names)} {said if len(names) == 1 else plural(said)}")
-    return "; ".join(parts[:MOST_ELEMENTS]), "{at}" in template or not odd[0][0]
+        clauses.append(text if continues else f"{_listed(names)} {text if len(names) == 1 else plural(text)}")
+    return "; ".join(clauses[:MOST_ELEMENTS]), "{at}" in template or not odd[0][0]
 
 
 def stated(check: str, metric: str, element: str, value: float) -> tuple[str, bool]:
@@ -204,12 +204,12 @@ def several(predicate: str) -> str:
     """The predicate for several subjects, for each of which its numbers hold: "each have 12 wrong values"; where they are in brackets
     at the end, "compute wrong sums (each: 12 wrong values)".
     """
-    said = plural(predicate)
-    if not any(map(str.isdecimal, said)):
-        return said
-    before, _, inside = said.removesuffix(")").rpartition("(")
-    at_end = said.endswith(")") and not any(map(str.isdecimal, before)) and ")" not in inside
-    return f"{before}(each: {inside})" if at_end else f"each {said}"
+    text = plural(predicate)
+    if not any(map(str.isdecimal, text)):
+        return text
+    before, _, inside = text.removesuffix(")").rpartition("(")
+    at_end = text.endswith(")") and not any(map(str.isdecimal, before)) and ")" not in inside
+    return f"{before}(each: {inside})" if at_end else f"each {text}"
 
 
 def subject_text(subject: str) -> str:
@@ -217,27 +217,27 @@ def subject_text(subject: str) -> str:
     if subject == CLUSTER:
         return "the cluster"
     if LINK in subject:
-        one, _, other = subject.partition(LINK)
-        return f"the link between {subject_text(one)} and {subject_text(other)}"
-    node, _, part = subject.partition("/")
-    named = node if node.lower().startswith(("node", "input")) else f"node {node}"
-    return f"{named}, {part.replace('-', ' ', 1)}" if part else named
+        first, _, other = subject.partition(LINK)
+        return f"the link between {subject_text(first)} and {subject_text(other)}"
+    node, _, rank = subject.partition("/")
+    text = node if node.lower().startswith(("node", "input")) else f"node {node}"
+    return f"{text}, {rank.replace('-', ' ', 1)}" if rank else text
 
 
 def subjects_text(subjects: Sequence[str]) -> str:
     """Several subjects in words: "node-1 and node-2", "node-1, ranks 0 to 7", "node-1, ranks 0, 3 and 5", "37 nodes", "2 links"."""
     if len(subjects) == 1:
         return subject_text(subjects[0])
-    kind = subject_type(subjects)
+    noun = subject_type(subjects)
     nodes = {node_of(subject) for subject in subjects}
-    if kind == "nodes" and len(subjects) <= MOST_NODES:
+    if noun == "nodes" and len(subjects) <= MOST_NODES:
         return and_text([subject_text(subject) for subject in subjects])
     ranks = [subject.rpartition("-")[2] for subject in subjects]
-    if kind == "ranks" and len(nodes) == 1 and all(map(str.isdecimal, ranks)):
+    if noun == "ranks" and len(nodes) == 1 and all(map(str.isdecimal, ranks)):
         runs = _runs(sorted({int(rank) for rank in ranks}))
         if len(runs) <= MOST_RANKS:
             return f"{subject_text(nodes.pop())}, ranks {and_text(runs)}"
-    return f"{len(subjects)} {kind}"
+    return f"{len(subjects)} {noun}"
 
 
 def and_text(items: Sequence[str]) -> str:
@@ -293,19 +293,19 @@ def show(value: object) -> str:
 
 def _filled(template: str, check: str, value: float, unit: str, element: str, digits: int = 4) -> str:
     if value < 0 and template.startswith("lacks {n "):  # declared minus found
-        template = _COUNT.sub(lambda found: f"{found[0]} too many", template.replace("lacks", "has", 1))
-    said = _COUNT.sub(lambda found: _counted(abs(value), found[1], found[2]), template)
-    said = said.replace("{value}", quantity(value, unit, digits)).replace("{percent}", percent(value, digits))
-    said = said.replace("{bytes}", f"{figure(value)} bytes").replace("{plain}", f"{value:.10g}")
-    said = said.replace("{version}", version(value))
-    said = said.replace("{check}", check.rpartition(".")[2])
-    return _OPTIONAL.sub(lambda found: found[1].replace("{at}", element) if element else "", said)
+        template = _COUNT.sub(lambda match: f"{match[0]} too many", template.replace("lacks", "has", 1))
+    text = _COUNT.sub(lambda match: _counted(abs(value), match[1], match[2]), template)
+    text = text.replace("{value}", quantity(value, unit, digits)).replace("{percent}", percent(value, digits))
+    text = text.replace("{bytes}", f"{figure(value)} bytes").replace("{plain}", f"{value:.10g}")
+    text = text.replace("{version}", version(value))
+    text = text.replace("{check}", check.rpartition(".")[2])
+    return _OPTIONAL.sub(lambda match: match[1].replace("{at}", element) if element else "", text)
 
 
-def _counted(count: float, one: str, several: str | None) -> str:
+def _counted(count: float, singular: str, several: str | None) -> str:
     if count == 1:
-        return f"1 {one}"
-    return f"{figure(count)} {several or f'{one}s'}"
+        return f"1 {singular}"
+    return f"{figure(count)} {several or f'{singular}s'}"
 
 
 def _clause(compared: Comparison, template: str, digits: int) -> str:
@@ -337,7 +337,7 @@ def _clause(compared: Comparison, template: str, digits: int) -> str:
 
 def _labelled(noun: str, element: str) -> str:
     """Such as "GPU 3: memory"; "bandwidth[2]" for an element that nothing names."""
-    return f"{named}: {noun}" if (named := _label(element)) else f"{noun}{element}"
+    return f"{label}: {noun}" if (label := _label(element)) else f"{noun}{element}"
 
 
 def _label(element: str) -> str:

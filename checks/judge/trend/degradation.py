@@ -131,20 +131,20 @@ def moves(bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers
     divided by the medians of their gates. `chance` is that of `chance_of`.
     """
     noise: TrendNoise | None = None
-    found = []
+    result = []
     for values in series:
         move = _untold(values, has_peers)
         if move is None and any(_recently(values, sign) for sign in _signs(bad)):
             noise = noise or noise_of(series, bad, has_peers)
             move = _tested(values, bad, noise, chance, has_peers)
-        found.append(
+        result.append(
             move
             or Move(Motion.STEADY if has_peers else Motion.UNKNOWN, lack=None if has_peers else Lack.PEERS)
         )
-    for place, move in _flapping(bad, series, chance, has_peers):
-        if not found[place].chance and found[place].lack in (None, Lack.PEERS):
-            found[place] = move
-    return found  # fmt: skip
+    for index, move in _flapping(bad, series, chance, has_peers):
+        if not result[index].chance and result[index].lack in (None, Lack.PEERS):
+            result[index] = move
+    return result  # fmt: skip
 
 
 def fleet_move(series: Sequence[Sequence[float]]) -> FleetMove | None:
@@ -179,12 +179,12 @@ def noise_of(series: Sequence[Sequence[float]], bad: Side, has_peers: bool = Tru
     for values in some:
         for window, size, spread in _sizes(values, deviation):
             sizes.setdefault(window, []).append((size, spread))
-    known = {window: found for window, found in sizes.items() if len(found) >= SCATTERED}
-    middle = {window: median([size for size, _ in found]) for window, found in known.items()}
+    usable = {window: pairs for window, pairs in sizes.items() if len(pairs) >= SCATTERED}
+    middle = {window: median([size for size, _ in pairs]) for window, pairs in usable.items()}
     scatter = {}
-    for window, found in known.items():
-        away = [((size - middle[window]) / spread) for size, spread in found]
-        good = [abs(one) for one in away for sign in _signs(bad) if sign * one <= 0]
+    for window, pairs in usable.items():
+        away = [((size - middle[window]) / spread) for size, spread in pairs]
+        good = [abs(distance) for distance in away for sign in _signs(bad) if sign * distance <= 0]
         scatter[window] = MAD_SCALE * median(good)
     return TrendNoise(deviation, freedom, middle, scatter, far if far > WANDERS * deviation else 0.0)
 
@@ -210,22 +210,22 @@ def _flapping(
     bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers: bool
 ) -> Iterator[tuple[int, Move]]:
     """The machines that become bad again and again, and their moves."""
-    long = {place: values for place, values in enumerate(series) if len(values) >= LEAST_PROOFS}
+    long = {index: values for index, values in enumerate(series) if len(values) >= LEAST_PROOFS}
     if len(long) < FLEET_MACHINES:
         return
     noise = max(LEAST_NOISE, median(own_noise(values) for values in long.values()))
     for sign in _signs(bad):
-        flaps = {place: _flaps(values[-FLAP_WINDOW:], sign, noise) for place, values in long.items()}
-        calmest = sorted(flaps.values(), key=lambda one: one.stretches / one.gates)
+        flaps = {index: _flaps(values[-FLAP_WINDOW:], sign, noise) for index, values in long.items()}
+        calmest = sorted(flaps.values(), key=lambda own: own.stretches / own.gates)
         calmest = calmest[: math.ceil(RATE_SHARE * len(flaps))]
-        rate = RATE_MARGIN * max(1, sum(one.stretches for one in calmest)) / sum(one.gates for one in calmest)
-        for place, one in flaps.items():
-            if not _returns(one):
+        rate = RATE_MARGIN * max(1, sum(own.stretches for own in calmest)) / sum(own.gates for own in calmest)
+        for index, own in flaps.items():
+            if not _returns(own):
                 continue
-            tail = _at_least(one.stretches, one.gates, min(1.0, rate))
+            tail = _at_least(own.stretches, own.gates, min(1.0, rate))
             if tail <= chance:
                 motion = Motion.WORSE if has_peers else Motion.MOVED
-                yield place, Move(motion, one.change, tail, bad_gates=(len(one.bad), one.gates))
+                yield index, Move(motion, own.change, tail, bad_gates=(len(own.bad), own.gates))
 
 
 def _flaps(newest: Sequence[float], sign: float, noise: float) -> _Flaps:
@@ -233,11 +233,11 @@ def _flaps(newest: Sequence[float], sign: float, noise: float) -> _Flaps:
     if not best:
         return _Flaps(len(newest), (), 0, 0.0)
     away = [sign * (value / best - 1.0) for value in newest]
-    calm = scaled_mad([one for one in away if one < LEAST_CHANGE])
+    calm = scaled_mad([distance for distance in away if distance < LEAST_CHANGE])
     limit = max(LEAST_CHANGE, FLAP_DEPTH * max(noise, calm))
-    bad = tuple(place for place, one in enumerate(away) if one >= limit)
-    stretches = sum(place - 1 not in bad for place in bad)
-    return _Flaps(len(newest), bad, stretches, sign * median([away[place] for place in bad] or [0.0]))
+    bad = tuple(index for index, distance in enumerate(away) if distance >= limit)
+    stretches = sum(index - 1 not in bad for index in bad)
+    return _Flaps(len(newest), bad, stretches, sign * median([away[index] for index in bad] or [0.0]))
 
 
 def _returns(flaps: _Flaps) -> bool:
@@ -249,10 +249,10 @@ def _returns(flaps: _Flaps) -> bool:
     )
 
 
-def _at_least(count: int, of: int, rate: float) -> float:
+def _at_least(count: int, size: int, rate: float) -> float:
     """The probability of at least so many of so many, each at this rate (the binomial distribution)."""
     return sum(
-        math.comb(of, many) * rate**many * (1.0 - rate) ** (of - many) for many in range(count, of + 1)
+        math.comb(size, many) * rate**many * (1.0 - rate) ** (size - many) for many in range(count, size + 1)
     )
 
 
@@ -289,18 +289,18 @@ def _tested(
     """The move, if a test finds one, with the least chance of all tests."""
     own = own_noise(values)
     deviation = own if own > NOISIER * noise.deviation else noise.deviation
-    named: list[float] = []
+    chances: list[float] = []
     now = median(values[-RECENT:]) / _reference(values) - 1.0
-    for window, found, spread in _sizes(values, max(deviation, 2.0 * noise.wander)):
+    for window, distance, spread in _sizes(values, max(deviation, 2.0 * noise.wander)):
         width = max(max(deviation, noise.scatter.get(window, 0.0)) * spread, WANDER_WIDTH * noise.wander)
         middle = noise.middle.get(window, 0.0)
         for sign in _signs(bad):
-            size = sign * (found - middle)
+            size = sign * (distance - middle)
             # The newest proofs show all of a step; a drift has only just come so far.
-            shown = size if window[1] else min(size, sign * (now - middle))
-            if shown >= LEAST_CHANGE and _recently(values, sign):
-                named.append(upper_tail(size / width, noise.freedom))
-    least = min(named, default=1.0)
+            visible = size if window[1] else min(size, sign * (now - middle))
+            if visible >= LEAST_CHANGE and _recently(values, sign):
+                chances.append(upper_tail(size / width, noise.freedom))
+    least = min(chances, default=1.0)
     if least > chance:
         return None
     return Move(Motion.WORSE if has_peers else Motion.MOVED, now, least)
@@ -318,7 +318,7 @@ def _sizes(values: Sequence[float], deviation: float) -> Iterator[tuple[Window, 
             yield (many, ramp), fmean(away[-many:]), math.sqrt(1.0 / many + uncertain)
             continue
         # The end of the straight line from the reference that fits them best (least squares).
-        weights = [place / many for place in range(1, many + 1)]
+        weights = [index / many for index in range(1, many + 1)]
         squares, sums = sum(weight * weight for weight in weights), sum(weights)
-        fitted = sum(weight * one for weight, one in zip(weights, away[-many:], strict=True))
+        fitted = sum(weight * distance for weight, distance in zip(weights, away[-many:], strict=True))
         yield (many, ramp), fitted / squares, math.sqrt(1.0 / squares + (sums / squares) ** 2 * uncertain)

@@ -58,7 +58,7 @@ class Number:
     bad: Side
 
     @property
-    def what(self) -> str:
+    def title(self) -> str:
         """The metric at its label: "busbw_gbps at 64 MiB"."""
         return label_text(self.metric, self.label)
 
@@ -150,36 +150,36 @@ def gate_numbers(report: Report, digest: str, policy: Policy, cluster: str = "")
 def seconds(text: str) -> float | None:
     """An ISO 8601 time with an offset, in Unix seconds; None for any other text."""
     try:
-        made = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return made.astimezone(timezone.utc).timestamp() if made.tzinfo else None
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return moment.astimezone(timezone.utc).timestamp() if moment.tzinfo else None
     except (ValueError, OverflowError):
         return None
 
 
-def _table(rows: Mapping[str, CheckTable], report: Report, policy: Policy) -> dict[Number, dict[str, float]]:
+def _table(data: Mapping[str, CheckTable], report: Report, policy: Policy) -> dict[Number, dict[str, float]]:
     """The worst value of each node, by number. A check between nodes belongs to all of them together, whose name is ""."""
     table: dict[Number, dict[str, float]] = {}
-    for check, mine in rows.items():
+    for check, mine in data.items():
         line = policy.checks.get(check)
         group = group_of(report, line)
         subjects = mine.columns.subjects
         owners = ["" if group.nodes or subject == CLUSTER else node_of(subject) for subject in subjects]
-        known = OwnerRuns(dict(zip(subjects, owners, strict=True)).__getitem__)
+        runs = OwnerRuns(dict(zip(subjects, owners, strict=True)).__getitem__)
         for (metric, label), series in gather(mine, line).items():
             at = table[Number(check, metric, label, str(group), series.side)] = {}
             worst = max if series.side is Side.HIGH else min
-            for whose, begin, end in known.of(series.subjects):
+            for whose, begin, end in runs.by_owner(series.subjects):
                 value = _rounded(worst(series.values[begin:end]))
                 at[whose] = worst(at[whose], value) if whose in at else value
     return table
 
 
-def _once(rows: CheckTable) -> CheckTable:
+def _once(table: CheckTable) -> CheckTable:
     """The rows without the subjects that occur twice, because neither of their rows can be trusted."""
-    times = Counter(rows.columns.subjects)
-    if len(times) == len(rows):
-        return rows
-    return rows.take([index for index, subject in enumerate(rows.columns.subjects) if times[subject] == 1])
+    times = Counter(table.columns.subjects)
+    if len(times) == len(table):
+        return table
+    return table.take([index for index, subject in enumerate(table.columns.subjects) if times[subject] == 1])
 
 
 def _sums(records: Mapping[str, CheckTable]) -> dict[str, dict[tuple[str, str], list[float]]]:
@@ -196,10 +196,10 @@ def _sums(records: Mapping[str, CheckTable]) -> dict[str, dict[tuple[str, str], 
 
 def _vbios(records: Mapping[str, CheckTable]) -> dict[str, str]:
     """Node -> the versions of its GPUs' VBIOS, each once."""
-    found = records.get("gpu.inventory") or CheckTable.collect("gpu.inventory", ())
-    pairs = zip(found.columns.subjects, found.column("vbios"), strict=True)
+    inventory = records.get("gpu.inventory") or CheckTable.collect("gpu.inventory", ())
+    pairs = zip(inventory.columns.subjects, inventory.column("vbios"), strict=True)
     return {
-        node_of(subject): ", ".join(sorted({one for one in value if isinstance(one, str)}))
+        node_of(subject): ", ".join(sorted({version for version in value if isinstance(version, str)}))
         for subject, value in pairs
         if isinstance(value, tuple)
     }
@@ -208,8 +208,8 @@ def _vbios(records: Mapping[str, CheckTable]) -> dict[str, str]:
 def _identity(node: Node, shared: Mapping[str, int], vbios: str) -> NodeIdentity:
     keys = tuple(key for key in keys_of(node) if shared[key] == 1)
     versions = {"driver": node.identity.get("driver", ""), "VBIOS": vbios}
-    known = {name: text for name, text in versions.items() if text}
-    return NodeIdentity(keys, tuple(sorted(gpu_uuids(node))), known)
+    present = {name: text for name, text in versions.items() if text}
+    return NodeIdentity(keys, tuple(sorted(gpu_uuids(node))), present)
 
 
 def _median(values: Sequence[float]) -> float | None:
@@ -222,15 +222,15 @@ def _rounded(value: float) -> float:
 
 def _only_report(report: Report) -> str:
     declared = report.declared
-    alone = ComparisonGroup(
+    group = ComparisonGroup(
         declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0
     )
-    return str(alone)
+    return str(group)
 
 
 def in_order(gates: Sequence[GateNumbers]) -> list[tuple[float, GateNumbers]]:
     """The gates with their times in Unix seconds, oldest first; without a report that was given before, or that has no time."""
-    once = {one.report: one for one in sorted(gates, key=lambda one: one.gate_id, reverse=True)}
-    dated = ((seconds(one.measured_at), one) for one in once.values())
-    kept = [(at, one) for at, one in dated if at is not None]
-    return sorted(kept, key=lambda pair: (pair[0], pair[1].report))
+    once = {gate.report: gate for gate in sorted(gates, key=lambda gate: gate.gate_id, reverse=True)}
+    dated = ((seconds(gate.measured_at), gate) for gate in once.values())
+    pairs = [(at, gate) for at, gate in dated if at is not None]
+    return sorted(pairs, key=lambda pair: (pair[0], pair[1].report))

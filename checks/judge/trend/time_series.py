@@ -125,7 +125,7 @@ class TrendMachine:
         return sum(course.motion is Motion.UNKNOWN for course in self.courses)
 
     @property
-    def told(self) -> bool:
+    def is_judged(self) -> bool:
         """Whether a statement can be made about any metric."""
         return self.unknown < len(self.courses)
 

@@ -56,21 +56,21 @@ def follow(gates: Sequence[GateNumbers], every_point: bool = True) -> Trend:
     ordered = in_order(gates)
     start = ordered[0][0] if ordered else 0.0
     days = [(at - start) / DAY_S for at, _ in ordered]
-    known: dict[tuple[Number, ...], tuple[Number, ...]] = {}
+    unique: dict[tuple[Number, ...], tuple[Number, ...]] = {}
     # One object for what is equal, so that it is compared by its identity from here on.
-    mine = [replace(gate, numbers=known.setdefault(gate.numbers, gate.numbers)) for _, gate in ordered]
+    mine = [replace(gate, numbers=unique.setdefault(gate.numbers, gate.numbers)) for _, gate in ordered]
     tables = _Tables(mine)
-    seen = same_machines([gate.nodes for gate in mine], _keys, [gate.cluster for gate in mine])
-    changed = [_changes(one, mine, days) for one in seen]
-    tracks = [tables.tracks(one, since) for one, (_, since) in zip(seen, changed, strict=True)]
+    histories = same_machines([gate.nodes for gate in mine], _keys, [gate.cluster for gate in mine])
+    changed = [_changes(history, mine, days) for history in histories]
+    tracks = [tables.tracks(history, since) for history, (_, since) in zip(histories, changed, strict=True)]
     groups = list(_groups(mine))
     series = sum(len(track.judged) >= LEAST_PROOFS for own in tracks for track in own.values())
-    rate = _gates_a_month(days, seen)
+    rate = _gates_a_month(days, histories)
     chance = chance_of(series, rate)
-    found = _judged(tracks, chance)
+    judged = _judged(tracks, chance)
     machines = [
-        _machine(one, mine, days, own, told, changes, every_point)
-        for one, own, told, (changes, _) in zip(seen, tracks, found, changed, strict=True)
+        _machine(history, mine, days, own, own_moves, changes, every_point)
+        for history, own, own_moves, (changes, _) in zip(histories, tracks, judged, changed, strict=True)
     ]
     together = [_together(group, places, mine, days, chance) for group, places in groups]
     first, last = (mine[0].measured_at, mine[-1].measured_at) if mine else ("", "")
@@ -96,42 +96,42 @@ class _Tables:
 
     def tracks(self, history: History, since: int) -> dict[Number, _Track]:
         """The numbers of a machine; `since` is the place of its last change in the order of the gates."""
-        found: dict[Number, list[_Columns]] = {}
-        for places, numbers, rows in self._runs(history):
+        columns: dict[Number, list[_Columns]] = {}
+        for places, numbers, node_rows in self._runs(history):
             medians = self._medians_of(places, numbers)
-            for at, (number, column) in enumerate(zip(numbers, zip(*rows, strict=True), strict=True)):
-                found.setdefault(number, []).append((places, column, medians[at]))
-        made = {number: _track(_joined(parts), since) for number, parts in found.items()}
-        return {number: track for number, track in made.items() if track.values}
+            for at, (number, column) in enumerate(zip(numbers, zip(*node_rows, strict=True), strict=True)):
+                columns.setdefault(number, []).append((places, column, medians[at]))
+        tracks = {number: _track(_joined(runs), since) for number, runs in columns.items()}
+        return {number: track for number, track in tracks.items() if track.values}
 
     def _runs(
         self, history: History
     ) -> Iterator[tuple[tuple[int, ...], tuple[Number, ...], Sequence[tuple[float | None, ...]]]]:
         """The machine's gates that have the same numbers, in one: almost always all of them."""
         runs: dict[int, tuple[list[int], list[tuple[float | None, ...]]]] = {}
-        for place, node in history.nodes:
-            at, rows = runs.setdefault(id(self._gates[place].numbers), ([], []))
-            at.append(place)
-            rows.append(node.values)
-        for places, rows in runs.values():
-            yield tuple(places), self._gates[places[0]].numbers, rows
+        for index, node in history.nodes:
+            at, node_rows = runs.setdefault(id(self._gates[index].numbers), ([], []))
+            at.append(index)
+            node_rows.append(node.values)
+        for places, node_rows in runs.values():
+            yield tuple(places), self._gates[places[0]].numbers, node_rows
 
     def _medians_of(
         self, places: tuple[int, ...], numbers: tuple[Number, ...]
     ) -> list[tuple[float | None, ...]]:
         key = (places, id(numbers))
         if key not in self._medians:
-            rows = [self._gates[place].medians or (None,) * len(numbers) for place in places]
-            self._medians[key] = list(zip(*rows, strict=True))
+            medians = [self._gates[index].medians or (None,) * len(numbers) for index in places]
+            self._medians[key] = list(zip(*medians, strict=True))
         return self._medians[key]
 
 
-def _joined(parts: Sequence[_Columns]) -> _Columns:
+def _joined(runs: Sequence[_Columns]) -> _Columns:
     """The columns of gates with different numbers in one, oldest first."""
-    if len(parts) == 1:
-        return parts[0]
-    rows = sorted(row for endpoint in parts for row in zip(*endpoint, strict=True) if row[1] is not None)
-    return tuple(zip(*rows, strict=True)) if rows else ((), (), ())  # type: ignore[return-value]
+    if len(runs) == 1:
+        return runs[0]
+    items = sorted(item for run in runs for item in zip(*run, strict=True) if item[1] is not None)
+    return tuple(zip(*items, strict=True)) if items else ((), (), ())  # type: ignore[return-value]
 
 
 def _track(columns: _Columns, since: int) -> _Track:
@@ -142,12 +142,12 @@ def _track(columns: _Columns, since: int) -> _Track:
         for value, middle in zip(column[begin:], medians[begin:], strict=True)
         if value is not None and middle
     ]
-    kept = [value for value in column[begin:] if value is not None]
-    peers = len(divided) >= LEAST_PROOFS or 2 * len(divided) >= len(kept) > 0
+    values = [value for value in column[begin:] if value is not None]
+    peers = len(divided) >= LEAST_PROOFS or 2 * len(divided) >= len(values) > 0
     if None in column:
-        there = [(place, value) for place, value in zip(places, column, strict=True) if value is not None]
-        places, column = [place for place, _ in there], [value for _, value in there]
-    return _Track(places, column, divided if peers else kept[-NEWS:], peers)  # type: ignore[arg-type]
+        pairs = [(index, value) for index, value in zip(places, column, strict=True) if value is not None]
+        places, column = [index for index, _ in pairs], [value for _, value in pairs]
+    return _Track(places, column, divided if peers else values[-NEWS:], peers)  # type: ignore[arg-type]
 
 
 def _judged(tracks: Sequence[Mapping[Number, _Track]], chance: float) -> list[dict[Number, Move]]:
@@ -156,12 +156,12 @@ def _judged(tracks: Sequence[Mapping[Number, _Track]], chance: float) -> list[di
     for index, own in enumerate(tracks):
         for number, track in own.items():
             owners.setdefault((number, track.has_peers), []).append(index)
-    found: list[dict[Number, Move]] = [{} for _ in tracks]
+    result: list[dict[Number, Move]] = [{} for _ in tracks]
     for (number, peers), machines in owners.items():
         series = [tracks[index][number].judged for index in machines]
         for index, move in zip(machines, moves(number.bad, series, chance, peers), strict=True):
-            found[index][number] = move
-    return found
+            result[index][number] = move
+    return result
 
 
 def _fleet(tracks: Sequence[Mapping[Number, _Track]]) -> Iterator[FleetCourse]:
@@ -170,19 +170,19 @@ def _fleet(tracks: Sequence[Mapping[Number, _Track]]) -> Iterator[FleetCourse]:
     for own in tracks:
         for number, track in own.items():
             values.setdefault(number, []).append(track.values)
-    found = []
+    courses = []
     for number, series in values.items():
         move = fleet_move(series)
         if move is not None:
-            found.append(FleetCourse(**vars(move), **_number_fields(number)))
-    yield from sorted(found, key=lambda one: (not one.worse, -abs(one.change), one.check, one.what))
+            courses.append(FleetCourse(**vars(move), **_number_fields(number)))
+    yield from sorted(courses, key=lambda item: (not item.worse, -abs(item.change), item.check, item.what))
 
 
-def _gates_a_month(days: Sequence[float], seen: Sequence[History]) -> float:
+def _gates_a_month(days: Sequence[float], histories: Sequence[History]) -> float:
     """How many gates a machine has in a month, by those that has most."""
     most = 1.0
-    for one in seen:
-        mine = [days[place] for place, _ in one.nodes[-RATE:] if days[place] >= days[-1] - MONTH]
+    for history in histories:
+        mine = [days[index] for index, _ in history.nodes[-RATE:] if days[index] >= days[-1] - MONTH]
         if len(mine) > 1 and mine[-1] > mine[0]:
             most = max(most, (len(mine) - 1) / (mine[-1] - mine[0]) * MONTH)
     return min(most, MOST_GATES_A_MONTH)
@@ -192,18 +192,18 @@ def _changes(
     history: History, gates: Sequence[GateNumbers], days: Sequence[float]
 ) -> tuple[tuple[IdentityChange, ...], int]:
     """What changed on the machine, and the place of the last change."""
-    found: list[IdentityChange] = []
+    changes: list[IdentityChange] = []
     since = history.nodes[0][0]
-    known, last = NodeIdentity(), None
-    for place, node in history.nodes:
+    current, last = NodeIdentity(), None
+    for index, node in history.nodes:
         if node.identity is last:
             continue
         last = node.identity
-        for what, (before, after) in known.changes_to(last).items():
-            found.append(IdentityChange(days[place], gates[place].gate_id, what, before, after))
-            since = place
-        known = NodeIdentity((), last.gpus or known.gpus, {**known.versions, **last.versions})
-    return tuple(found), since
+        for name, (before, after) in current.changes_to(last).items():
+            changes.append(IdentityChange(days[index], gates[index].gate_id, name, before, after))
+            since = index
+        current = NodeIdentity((), last.gpus or current.gpus, {**current.versions, **last.versions})
+    return tuple(changes), since
 
 
 def _machine(
@@ -211,15 +211,15 @@ def _machine(
     gates: Sequence[GateNumbers],
     days: Sequence[float],
     tracks: Mapping[Number, _Track],
-    told: Mapping[Number, Move],
+    own_moves: Mapping[Number, Move],
     changes: tuple[IdentityChange, ...],
     every_point: bool,
 ) -> TrendMachine:
     order = sorted(tracks, key=lambda number: number.sort_key)
-    courses = tuple(_course(number, tracks[number], told[number], days, every_point) for number in order)
+    courses = tuple(_course(number, tracks[number], own_moves[number], days, every_point) for number in order)
     counters = tuple(_counters(history, gates, days))
-    first, last = (gates[history.nodes[place][0]].measured_at for place in (0, -1))
-    places = tuple((gates[place].gate_id, node.name) for place, node in history.nodes)
+    first, last = (gates[history.nodes[index][0]].measured_at for index in (0, -1))
+    places = tuple((gates[index].gate_id, node.name) for index, node in history.nodes)
     count = len(history.nodes)
     return TrendMachine(
         history.name, history.known_by, count, first, last, courses, counters, changes, places
@@ -240,10 +240,10 @@ def _together(
     group: str, places: Sequence[int], gates: Sequence[GateNumbers], days: Sequence[float], chance: float
 ) -> TrendMachine:
     values: dict[Number, list[tuple[int, float]]] = {}
-    for place in places:
-        for number, value in zip(gates[place].numbers, gates[place].together, strict=True):
+    for index in places:
+        for number, value in zip(gates[index].numbers, gates[index].together, strict=True):
             if number.group == group and value is not None:
-                values.setdefault(number, []).append((place, value))
+                values.setdefault(number, []).append((index, value))
     courses = []
     for number in sorted(values, key=lambda number: number.sort_key):
         at, mine = zip(*values[number], strict=True)
@@ -257,26 +257,26 @@ def _together(
 def _course(number: Number, track: _Track, move: Move, days: Sequence[float], every_point: bool) -> Course:
     drawn = every_point or move.motion in (Motion.WORSE, Motion.MOVED)
     pairs = zip(track.places, track.values, strict=True) if drawn else ()
-    points = tuple(Point(days[place], value) for place, value in pairs)
+    points = tuple(Point(days[index], value) for index, value in pairs)
     if drawn and move.motion is not Motion.UNKNOWN and len({point.day for point in points}) < LEAST_PROOFS:
         move = Move(Motion.UNKNOWN, lack=Lack.PROOFS)  # times that do not differ give no order
     return Course(**vars(move), **_number_fields(number), points=points)
 
 
 def _number_fields(number: Number) -> dict[str, Any]:
-    return {"check": number.check, "what": number.what, "group": number.group, "bad": number.bad}
+    return {"check": number.check, "what": number.title, "group": number.group, "bad": number.bad}
 
 
 def _counters(
     history: History, gates: Sequence[GateNumbers], days: Sequence[float]
 ) -> Iterator[CounterGrowth]:
     points: dict[str, list[Point]] = {}
-    for place, node in history.nodes:
-        for name, total, parts in zip(gates[place].counters, node.sums, node.parts, strict=False):
+    for index, node in history.nodes:
+        for name, total, count in zip(gates[index].counters, node.sums, node.parts, strict=False):
             if total is not None:
-                points.setdefault(name, []).append(Point(days[place], total, parts))
+                points.setdefault(name, []).append(Point(days[index], total, count))
     for name, mine in sorted(points.items()):
-        steps = [(one, other) for one, other in pairwise(mine) if one.parts == other.parts]
+        steps = [(first, other) for first, other in pairwise(mine) if first.parts == other.parts]
         grown = sum(max(0.0, later.value - earlier.value) for earlier, later in steps)
         check, _, metric = name.partition(" ")
         yield CounterGrowth(check, metric, tuple(mine), grown)

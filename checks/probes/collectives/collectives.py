@@ -18,7 +18,7 @@ from checks.probes.collectives.sweep import measure, measure_in, sweep_check, wh
 
 TIMEOUT_S = 120.0
 GROUP_SHARE = 0.6  # so that the time-out of the group ends a lost collective before the check's deadline
-over_gpus = partial(sweep_check, part=MachinePart.GPU, needs="torch with NCCL", timeout_s=TIMEOUT_S)
+over_gpus = partial(sweep_check, hardware=MachinePart.GPU, needs="torch with NCCL", timeout_s=TIMEOUT_S)
 
 
 @over_gpus("nccl.all_reduce", operations.ALL_REDUCE)
@@ -70,7 +70,7 @@ def sendrecv(context: Context) -> Measurement:
 @over_gpus(
     "nccl.intra_node",
     operations.ALL_REDUCE,
-    part=MachinePart.NVLINK,
+    hardware=MachinePart.NVLINK,
     ranks=lambda declared: declared.ranks_per_node,
 )
 def intra_node(context: Context) -> Measurement | Skipped:
@@ -127,7 +127,7 @@ def _part_of(context: Context, world: World, members: tuple[int, ...]) -> World:
     return World(members.index(world.rank), len(members), world.device, group, members[0], members)
 
 
-over_gloo = partial(sweep_check, part=MachinePart.NO_GPU, needs="torch", timeout_s=60)
+over_gloo = partial(sweep_check, hardware=MachinePart.NO_GPU, needs="torch", timeout_s=60)
 
 
 @over_gloo("collective.all_reduce", operations.ALL_REDUCE)

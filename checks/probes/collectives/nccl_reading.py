@@ -26,7 +26,7 @@ from checks.probes.collectives.transport import crosses, evidence, measured, oth
 # From this size on a message shows a network's rate and not its latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
 # 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
 LEAST_NETWORK_BYTES = 128 << 20
-SHOWN = 8
+MOST_LINES = 8
 ONE_PROCESS = Complete(
     "the output lists the ranks of one process only, but the numbers are of more. Give --instance-type and --nodes"
 )
@@ -275,16 +275,16 @@ def _part_received(run: NcclTestsRun, nodes: int) -> float:
 def _lines(runs: Sequence[NcclTestsRun]) -> dict[str, str]:
     records = [record for run in runs for record in run.results]
     wrong = [record.line for record in records if any(half.wrong for half in record.placements)]
-    unverified = [record.line for record in records if any(half.wrong is None for half in record.placements)]
+    unverified = [record.line for record in records if record.out_of_place.wrong is None]
     out = max(records, key=lambda record: record.out_of_place.busbw_gbps).line
     inside = max(records, key=lambda record: record.in_place.busbw_gbps).line
     feet = "\n".join(run.lines["footer"] for run in runs if run.closed)
     plans = "\n".join(run.lines["plan"] for run in runs if "plan" in run.lines)
     ranks = "\n".join(run.lines["ranks"] for run in runs if "ranks" in run.lines) or out
     return {
-        "wrong_elements": "\n".join(wrong[:SHOWN]) or feet,
+        "wrong_elements": "\n".join(wrong[:MOST_LINES]) or feet,
         "out_of_bounds": feet,
-        "rows_unverified": "\n".join(unverified[:SHOWN]) or out,
+        "rows_unverified": "\n".join(unverified[:MOST_LINES]) or out,
         "rows_missing": plans or feet,
         "below_own_minimum": feet,
         "ranks": ranks,
@@ -299,7 +299,7 @@ def _citations(runs: Sequence[NcclTestsRun]) -> str:
     lines = {
         name: text for name, text in _lines(runs).items() if name != "busbw_gbps"
     }  # these come from every row, which would be too much text
-    return "\n".join(line for text in lines.values() for line in text.splitlines()[:SHOWN])
+    return "\n".join(line for text in lines.values() for line in text.splitlines()[:MOST_LINES])
 
 
 def _nodes(runs: Sequence[NcclTestsRun], options: ReadOptions) -> int:
@@ -316,4 +316,4 @@ def _each(lines: Sequence[NcclLine]) -> str:
     first: dict[str, str] = {}
     for line in lines:
         first.setdefault(line.text, line.numbered)
-    return "\n".join(list(first.values())[:SHOWN])
+    return "\n".join(list(first.values())[:MOST_LINES])

@@ -29,7 +29,7 @@ from checks.probes.collectives.operations import KINDS
 from checks.process.tool import ToolMissing, ToolResult, find, run
 
 # In this order: the first is the most important one for training, and if it is missing, none is installed.
-PROGRAMS = tuple(f"{kind.name}_perf" for kind in KINDS)
+PROGRAMS = tuple(f"{collective.name}_perf" for collective in KINDS)
 METRICS = (
     "programs",
     "programs_missing",

@@ -196,7 +196,7 @@ SENDRECV = Collective(
 )  # fmt: skip
 # In the order in which nccl.tests runs the programs.
 KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL, SENDRECV)
-FACTORS: Mapping[str, Callable[[int], float]] = {kind.name: kind.factor for kind in KINDS}
+FACTORS: Mapping[str, Callable[[int], float]] = {collective.name: collective.factor for collective in KINDS}
 
 
 def busbw_gbps(collective: str, size_bytes: int, seconds: float, ranks: int) -> float:

@@ -62,7 +62,7 @@ def sweep_check(
     name: str,
     collective: Collective,
     *,
-    part: MachinePart,
+    hardware: MachinePart,
     needs: str,
     timeout_s: float,
     more: tuple[str, ...] = (),
@@ -85,7 +85,7 @@ def sweep_check(
         cost="seconds",
         min_nodes=min_nodes,
         min_ranks=min_ranks,
-        part=part,
+        part=hardware,
         group=True,
         holds=holds,
     )
@@ -115,7 +115,7 @@ def whole_world(context: Context) -> World:
     """All ranks of the default group. Raises CheckError if that is not the declared group."""
     import torch.distributed as dist
 
-    own = context.place
+    own = context.rank_place
     if own is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
     if own.world_size > operations.MOST_RANKS:

@@ -20,7 +20,7 @@ VERBS = "verbs"
 GPUDIRECT = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
 # From A100 on an NVSwitch connects all GPUs of a node; V100 GPUs are only partly connected, so that some pairs use other paths.
 NVSWITCH_LINKS = 12
-SHOWN = 12
+MOST_LINES = 12
 METRICS = (
     "nccl_version",
     "channels",
@@ -105,9 +105,9 @@ def _fallback(
         return [], [channel for channel in network if channel.carrier == "Socket"]
     if not instance.efa_devices and not instance.ib_ports:
         return [], []
-    named = [(channel, _carrier_of(channel, log)) for channel in network]
-    wrong = [channel for channel, name in named if name is not None and not _may_be_rdma(name, instance)]
-    return wrong, [channel for channel, name in named if name is None]
+    carriers = [(channel, _carrier_of(channel, log)) for channel in network]
+    wrong = [channel for channel, name in carriers if name is not None and not _may_be_rdma(name, instance)]
+    return wrong, [channel for channel, name in carriers if name is None]
 
 
 def _carrier_of(channel: Channel, log: NcclLog) -> str | None:
@@ -138,11 +138,11 @@ def evidence(log: NcclLog) -> str:
     lines = dict.fromkeys(line.text for line in log.chosen)
     return "\n".join(
         [
-            f"{count} channels via {way}, such as {first[way].numbered}"
-            for way, count in ways.most_common(SHOWN)
+            f"{count} channels via {carrier}, such as {first[carrier].numbered}"
+            for carrier, count in ways.most_common(MOST_LINES)
         ]
-        + list(lines)[:SHOWN]
-        + [f"WARN {line.numbered}" for line in log.warnings[:SHOWN]]
+        + list(lines)[:MOST_LINES]
+        + [f"WARN {line.numbered}" for line in log.warnings[:MOST_LINES]]
     )
 
 

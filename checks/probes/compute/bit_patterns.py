@@ -21,10 +21,10 @@ def make(count: int, seed: int, device: str) -> Tensor:
     """The first `count` words, int32."""
     import torch
 
-    made = torch.empty(count, dtype=torch.int32, device=device)
-    for start, words in _chunks(count, seed, device):
-        made[start : start + len(words)] = words
-    return made
+    result = torch.empty(count, dtype=torch.int32, device=device)
+    for start, pattern in _chunks(count, seed, device):
+        result[start : start + len(pattern)] = pattern
+    return result
 
 
 def wrong(received: Tensor, seed: int, flipped: bool = False) -> int:
@@ -36,11 +36,11 @@ def wrong(received: Tensor, seed: int, flipped: bool = False) -> int:
     return odd
 
 
-def unequal(found: Tensor, expected: Tensor) -> int:
+def unequal(actual: Tensor, expected: Tensor) -> int:
     """How many elements of two tensors of the same shape differ. They are only counted if any differs, because counting is slower."""
     import torch
 
-    return 0 if torch.equal(found, expected) else int((found != expected).sum())
+    return 0 if torch.equal(actual, expected) else int((actual != expected).sum())
 
 
 def _chunks(count: int, seed: int, device: str) -> Iterator[tuple[int, Tensor]]:

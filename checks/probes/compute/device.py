@@ -34,10 +34,10 @@ class Precision:
         """The operands' type."""
         import torch
 
-        found = getattr(torch, self.dtype)
-        if not isinstance(found, torch.dtype):
+        data_type = getattr(torch, self.dtype)
+        if not isinstance(data_type, torch.dtype):
             raise CheckError(f"torch has no data type {self.dtype}")
-        return found
+        return data_type
 
 
 FP32 = Precision("fp32", "float32")
@@ -66,7 +66,7 @@ def expected(basis: Basis) -> tuple[str, ...]:
     """The names of those that are tested on the declared machine; of a GPU that no table has, those that every GPU multiplies in."""
     if not basis.declared.gpus_per_node:
         return (FP32.name,)
-    model = tables().parts.find(basis.instance.gpu) if basis.instance else None
+    model = tables().rooflines.find(basis.instance.gpu) if basis.instance else None
     return ("fp32", "tf32", "bf16", "fp16") if model and "bf16" in model.tflops else ("fp32", "fp16")
 
 
@@ -81,10 +81,10 @@ def name_of(device: str) -> str:
 
 def place_of(context: Context, check: str) -> RankPlace:
     """The rank's place, with a device that torch can use. Raises CheckError."""
-    if context.place is None:
+    if context.rank_place is None:
         raise CheckError(f"{check} must run in a rank. Run it under torchrun.")
-    require(context.place.device)
-    return context.place
+    require(context.rank_place.device)
+    return context.rank_place
 
 
 def require(device: str) -> None:

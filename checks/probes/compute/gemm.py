@@ -238,8 +238,8 @@ def wrong_checksums(result: Tensor, problem: GemmProblem) -> int:
     if result.shape != problem.product.shape:
         return len(problem.row_sums) + len(problem.column_sums)
     exact = result.double()  # sums of up to 8192 integers below 2^24 are exact in this type
-    rows, columns = exact.sum(dim=1), exact.sum(dim=0)
-    return int((rows != problem.row_sums).sum()) + int((columns != problem.column_sums).sum())
+    row_sums, columns = exact.sum(dim=1), exact.sum(dim=0)
+    return int((row_sums != problem.row_sums).sum()) + int((columns != problem.column_sums).sum())
 
 
 def _multiply(left: Tensor, right: Tensor, device: str, count: int) -> tuple[Tensor, float]:
@@ -254,8 +254,8 @@ def _multiply(left: Tensor, right: Tensor, device: str, count: int) -> tuple[Ten
     return result, time.perf_counter() - begun
 
 
-def _outer_sum(rows: Tensor, slopes: Tensor, columns: Tensor) -> Tensor:
-    return rows[:, None] + slopes[:, None] * columns[None, :]
+def _outer_sum(offsets: Tensor, slopes: Tensor, columns: Tensor) -> Tensor:
+    return offsets[:, None] + slopes[:, None] * columns[None, :]
 
 
 def _tflops(size: int, products: int, seconds: float) -> float:

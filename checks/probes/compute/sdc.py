@@ -99,10 +99,10 @@ def all_known(size: int, seeds: int) -> Iterator[KnownProduct]:
 
 def orthogonal(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Permuted and scaled rows and columns of a whole Hadamard matrix: each row and column of the product has one number."""
-    rows, columns, a, b = _drawn(size, size, seed)
+    row_ids, columns, a, b = _drawn(size, size, seed)
     pattern = hadamard(size)
-    left, right = a[:, None] * pattern[rows], (b[:, None] * pattern[columns]).t().contiguous()
-    return left, right, _answer(rows, columns, a, b, float(size))
+    left, right = a[:, None] * pattern[row_ids], (b[:, None] * pattern[columns]).t().contiguous()
+    return left, right, _answer(row_ids, columns, a, b, float(size))
 
 
 def alternating(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,11 +110,11 @@ def alternating(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     by signs alone.
     """
     order = min(ALTERNATING_ORDER, size)
-    rows, columns, a, b = _drawn(size, order, seed)
+    row_ids, columns, a, b = _drawn(size, order, seed)
     a, b, pattern = a.sign(), b.sign(), hadamard(order)
-    left = a[:, None] * pattern[rows] * _alternate(LEFT_PAIR, order)
+    left = a[:, None] * pattern[row_ids] * _alternate(LEFT_PAIR, order)
     right = (b[:, None] * pattern[columns] * _alternate(RIGHT_PAIR, order)).t().contiguous()
-    return left, right, _answer(rows, columns, a, b, order * PAIR_PRODUCT)
+    return left, right, _answer(row_ids, columns, a, b, order * PAIR_PRODUCT)
 
 
 def hadamard(order: int) -> Tensor:
@@ -141,9 +141,9 @@ def _drawn(size: int, order: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Te
     index = torch.arange(size, dtype=torch.int64)
     mixed = [(index * GOLDEN + (2 * seed + side + 1) * STRIDE) % (1 << 32) for side in (0, 1)]
     # An odd factor permutes the residues of a power of two.
-    rows, columns = ((index * (2 * seed + factor) + seed) % size % order for factor in (77, 1113))
+    row_ids, columns = ((index * (2 * seed + factor) + seed) % size % order for factor in (77, 1113))
     a, b = (((mix >> 11) % 3 + 1).float() * (1 - 2 * ((mix >> 17) % 2)).float() for mix in mixed)
-    return rows, columns, a, b
+    return row_ids, columns, a, b
 
 
 def _alternate(pair: tuple[float, float], order: int) -> Tensor:
@@ -152,8 +152,8 @@ def _alternate(pair: tuple[float, float], order: int) -> Tensor:
     return torch.tensor(pair).repeat(order)[:order]
 
 
-def _answer(rows: Tensor, columns: Tensor, a: Tensor, b: Tensor, most: float) -> Tensor:
-    return (rows[:, None] == columns[None, :]) * (a[:, None] * b[None, :] * most) + 0.0  # no -0
+def _answer(row_ids: Tensor, columns: Tensor, a: Tensor, b: Tensor, most: float) -> Tensor:
+    return (row_ids[:, None] == columns[None, :]) * (a[:, None] * b[None, :] * most) + 0.0  # no -0
 
 
 def holds(basis: Basis) -> tuple[Contents, ...]:
@@ -247,9 +247,9 @@ def _compare(results: ProblemResult, result: Tensor, expected: Tensor) -> None:
     else:
         odd = (result != expected).nonzero()
         results.wrong += len(odd)
-        for row, column in odd[: max(0, 3 - len(results.places))].tolist():
-            value, due = float(result[row, column]), float(expected[row, column])
-            results.places.append(f"[{row},{column}] is {value:.9g}, but it must be {due:.9g}")
+        for row_index, column in odd[: max(0, 3 - len(results.places))].tolist():
+            value, due = float(result[row_index, column]), float(expected[row_index, column])
+            results.places.append(f"[{row_index},{column}] is {value:.9g}, but it must be {due:.9g}")
     digest = digest_of(result)
     results.digest = results.digest or digest
     results.unsteady += digest != results.digest

@@ -43,7 +43,7 @@ def smoke(context: Context) -> Measurement:
 
     Both losses are of the same held-out examples. NaN is returned as it is.
     """
-    device = context.place.device if context.place else "cpu"
+    device = context.rank_place.device if context.rank_place else "cpu"
     steps, batch = int(context.options.get("steps", STEPS)), int(context.options.get("batch", BATCH))
     model, test = make_model(device), examples(0, device)
     first = _loss(model, test)
@@ -88,13 +88,13 @@ def ddp(context: Context) -> Measurement:
     """
     import torch.distributed as dist
 
-    if context.place is None or not dist.is_initialized():
+    if context.rank_place is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
     steps, batch = max(1, int(context.options.get("steps", STEPS))), int(context.options.get("batch", BATCH))
-    device, ranks = context.place.device, context.place.world_size
+    device, ranks = context.rank_place.device, context.rank_place.world_size
     model, test = make_model(device), examples(0, device)
     first = _loss(model, test)
-    errors = _train_together(model, steps, batch, context.place)
+    errors = _train_together(model, steps, batch, context.rank_place)
     last = _loss(model, test)
     return Measurement(
         {

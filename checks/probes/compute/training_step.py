@@ -45,7 +45,7 @@ class Shape:
     heads: int
 
     @property
-    def named(self) -> str:
+    def text(self) -> str:
         """For people."""
         return f"batch {self.batch}, {self.tokens} tokens, width {self.width}, {self.heads} heads"
 
@@ -134,7 +134,7 @@ def measure(device: str, shape: Shape, steps: int) -> Measurement:
         **_mfu(name, tflops),
     }
     return Measurement(
-        metrics, "\n".join([f"{name} ({device}), {shape.named}", *_account(runs, rates, tflops)])
+        metrics, "\n".join([f"{name} ({device}), {shape.text}", *_account(runs, rates, tflops)])
     )
 
 
@@ -152,7 +152,7 @@ class Descent:
         ones = [torch.ones(weight.shape[1], device=weight.device) for weight in weights]
         with torch.no_grad():
             self._sizes = [
-                largest(weight, one, FIRST_ITERATIONS)[0] for weight, one in zip(weights, ones, strict=True)
+                largest(weight, seed, FIRST_ITERATIONS)[0] for weight, seed in zip(weights, ones, strict=True)
             ]
         self._directions, self._iterations = ones, FIRST_ITERATIONS
 

@@ -105,8 +105,8 @@ def measure(
     up = _send(own_words, pinned(_empty(count, "cpu"), device), seconds, device, seed=1)
     reached = {}
     for at in _in_turn(targets, device):
-        words, target = bit_patterns.make(count, 2, device), targets[at]
-        reached[at] = _send(words, _empty(count, target), seconds, device, target, seed=2)
+        pattern, target = bit_patterns.make(count, 2, device), targets[at]
+        reached[at] = _send(pattern, _empty(count, target), seconds, device, target, seed=2)
     links = [reached[at] for at in range(len(targets))]
     access = [reachable(device, target) for target in targets]
     names = tuple(f"GPU {index}" for index in range(len(targets)))

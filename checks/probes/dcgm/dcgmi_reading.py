@@ -13,13 +13,13 @@ from checks.probes.dcgm.error_table import dcgm_facts
 
 # The texts must be where dcgmi itself prints them: a text that only mentions dcgmi is not its output.
 _JSON_ROOT = re.compile(rf'"(?:{diag_json.ROOT_4}|{diag_json.ROOT_3})"\s*:')
-_SAID = re.compile(
+_MESSAGE = re.compile(
     r"^\s*(?:Successfully ran diagnostic for group|(?:Error: )?Health watches not enabled"
     r"|Error: Unable to run diagnostic)",
     re.MULTILINE,
 )
 _AROUND_POLICY = re.compile(r"Policy information$|\*+ Non-homogenous settings across group\.")
-_WORDS = ("Successfully ran", "Health watches", "Error: Unable")
+_PHRASES = ("Successfully ran", "Health watches", "Error: Unable")
 _ENGINE = re.compile(
     r"^Error: .*(?:host engine|connection to the specified host|homogeneous group)", re.MULTILINE
 )
@@ -31,7 +31,7 @@ def detect(text: str) -> bool:
         ('"DCGM' in text and _JSON_ROOT.search(text))
         or _titled(health.TITLE, text)
         or _titled(policy.TITLE, text)
-        or (any(phrase in text for phrase in _WORDS) and _SAID.search(text))
+        or (any(phrase in text for phrase in _PHRASES) and _MESSAGE.search(text))
         or ("Diagnostic" in text and diag_text.HEADER.search(text))
         or ("Error: " in text and _ENGINE.search(text))
     )
@@ -78,7 +78,7 @@ def _diag(text: str, diagnosis: Diagnosis, options: ReadOptions) -> Reading:
         f"level {level} as far as its tests tell"
     )
     result = CheckData("dcgm.diag", metrics, lines, diag.account(diagnosis))
-    understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _SAID)
+    understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _MESSAGE)
     return Reading(OutputKind.DCGMI, title, (result,), tuple(unread), understood=understood)
 
 

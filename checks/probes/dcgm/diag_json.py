@@ -104,14 +104,14 @@ def _results(root: Mapping[str, object], major: int, lines: Mapping[int, int]) -
 def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[int, int]) -> Iterator[Result]:
     records = [_mapping(record, name) for record in _list(test, "results", name)]
     _require_read(test, name, "results", "test_summary")
-    gpus: set[int | None] = set()
+    owners: set[tuple[str, int | None]] = set()
     messages: set[str] = set()
     statuses: set[DcgmStatus] = set()
     for record in records:
         result = _of_row(name, record, major, lines.get(id(record), 0))
-        if result.gpu in gpus:
-            raise CheckError(f"{name} has two results for {_subject(result.gpu)}")
-        gpus.add(result.gpu)
+        if (result.test, result.gpu) in owners:
+            raise CheckError(f"{result.test} has two results for {_subject(result.gpu)}")
+        owners.add((result.test, result.gpu))
         messages.update(problem.message for problem in result.problems)
         statuses.add(result.status)
         yield result

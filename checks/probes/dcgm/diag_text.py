@@ -1,8 +1,8 @@
 """The table that `dcgmi diag` prints without -j -> Diagnosis (pure).
 
 A row whose first cell is empty continues the one above: before 4.0 it may be another status ("Fail - GPU: 0" under
-"Pass - GPUs: 1, 2"), from 4.0 on each GPU has such a row ("GPU3: Fail"). Rows called Warning, Error or Info hold
-messages, broken at the width of the cell.
+"Pass - GPUs: 1, 2"), from 4.0 on each GPU and CPU has such a row ("GPU3: Fail"). Rows called Warning, Error or Info hold
+messages, broken at the width of the cell; from 4.0 on that of a GPU or CPU names it ("Warning: GPU3", dcgmi/Diag.cpp).
 """
 
 from __future__ import annotations
@@ -31,22 +31,29 @@ SHARED = re.compile(r"(Pass|Fail|Skip|Warn(?:ing)?|Not Run) - (All|GPUs?: \d[\d,
 _CELLS = re.compile(r"^\s*\|(?P<left>.{27})\|(?P<right>.*?)\|?\s*$")
 _RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
 _SECTION = re.compile(r"^\s*[|+]-----  (?P<name>.+?)  -+\+-+[|+]\s*$")
-_ONE_GPU = re.compile(r"GPU ?(?P<gpu>\d+): (?P<word>.+)")
+_ENTITY = r"(?P<entity>GPU|CPU) ?(?P<number>\d+)"
+_OF_ENTITY = re.compile(rf"{_ENTITY}: (?P<status>.+)")
+_MESSAGE = re.compile(rf"(?P<title>Warning|Error|Info)(?:: {_ENTITY})?")
 _MESSAGE_WIDTH = 45
-_MESSAGES = ("Warning", "Error", "Info")
+Owner = tuple[str, int | None]  # the name of a result, and its GPU
 _VERSION, _DRIVER, _DEVICES = "DCGM Version", "Driver Version Detected", "GPU Device IDs Detected"
 
 
 @dataclass
 class _Test:
-    """A test while its rows are being read."""
+    """A test while its rows are being read. A message is a list of pieces, with the owner that its first cell names."""
 
     name: str
     printed: str
     line: int
-    statuses: list[tuple[str, str, int]] = field(default_factory=list)
-    gpus: dict[int, tuple[str, int]] = field(default_factory=dict)
-    messages: list[tuple[str, str]] = field(default_factory=list)
+    statuses: list[tuple[str, int]] = field(default_factory=list)
+    entities: dict[Owner, tuple[str, int]] = field(default_factory=dict)
+    messages: list[tuple[Owner | None, list[str]]] = field(default_factory=list)
+
+    def owner(self, match: re.Match[str]) -> Owner:
+        """The owner of the GPU or CPU in the text. The result of a CPU has a name of its own, as in JSON."""
+        number = int(match["number"])
+        return (self.name, number) if match["entity"] == "GPU" else (f"{self.name} (CPU {number})", None)
 
 
 @dataclass
@@ -55,7 +62,7 @@ class _Reader:
 
     tests: list[_Test] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
-    message: bool = False
+    message: list[str] | None = None
     fresh: bool = True
     ended: bool = False
     lines: set[int] = field(default_factory=set)
@@ -83,7 +90,7 @@ def _take(reader: _Reader, lines: list[str], index: int) -> bool:
     if line.strip()[:1] in ("|", "+"):
         reader.lines.add(index + 1)
     if _SECTION.match(line) or HEADER.match(line):
-        reader.message, reader.fresh = False, True
+        reader.message, reader.fresh = None, True
         return True
     if _RULE.match(line):
         # The line under the header consists of "="; a line of "-" is the end, or the beginning of another table.
@@ -95,13 +102,13 @@ def _take(reader: _Reader, lines: list[str], index: int) -> bool:
     if match is None:
         return True
     left, right = match["left"].strip(), match["right"][1 : 1 + _MESSAGE_WIDTH]
-    if left in (_VERSION, _DRIVER, _DEVICES, "EUD Test Version", "CPU EUD Test Version"):
+    if left.endswith((" Version", " Detected")):
         reader.about[left] = right.strip()
-        reader.message = False
-    elif left in _MESSAGES:
-        _message(reader, left, right, index + 1)
+        reader.message = None
+    elif title := _MESSAGE.fullmatch(left):
+        _message(reader, title, right, index + 1)
     elif left:
-        reader.message = False
+        reader.message = None
         _begin(reader, left, right.strip(), index + 1)
     else:
         _continue(reader, right, index + 1)
@@ -109,38 +116,34 @@ def _take(reader: _Reader, lines: list[str], index: int) -> bool:
 
 
 def _begin(reader: _Reader, left: str, status: str, line: int) -> None:
-    test = _Test(dcgm_facts().canonical(left), status, line)
-    test.statuses.append((status, status, line))
-    reader.tests.append(test)
+    reader.tests.append(_Test(dcgm_facts().canonical(left), status, line, [(status, line)]))
     reader.fresh = False
 
 
-def _message(reader: _Reader, title: str, right: str, line: int) -> None:
+def _message(reader: _Reader, title: re.Match[str], right: str, line: int) -> None:
     if reader.fresh:
         raise CheckError(f"line {line} is a message of a test that is not there")
-    reader.message = True
-    reader.tests[-1].messages.append((title, right))
+    test, pieces = reader.tests[-1], [right]
+    reader.message = pieces
+    if title["title"] != "Info":
+        test.messages.append((test.owner(title) if title["entity"] else None, pieces))
 
 
 def _continue(reader: _Reader, right: str, line: int) -> None:
     if not reader.tests:
         raise CheckError(f"line {line} continues a row that is not there")
-    test = reader.tests[-1]
-    match = _ONE_GPU.fullmatch(right.strip())
-    if match is not None:
-        gpu = int(match["gpu"])
-        if gpu in test.gpus:
-            raise CheckError(f"line {line}: {test.name} has two results for GPU {gpu}")
-        test.gpus[gpu] = (match["word"].strip(), line)
-        reader.message = False
-    elif SHARED.fullmatch(right.strip()):
-        test.statuses.append((right.strip(), right.strip(), line))
-        reader.message = False
-    elif reader.message:
-        title, text = test.messages[-1]
-        test.messages[-1] = (title, text + right)
+    test, status = reader.tests[-1], right.strip()
+    match = _OF_ENTITY.fullmatch(status)
+    if reader.message is not None and not match and not SHARED.fullmatch(status):
+        reader.message.append(right)
+        return
+    reader.message = None
+    if match is None:
+        test.statuses.append((status, line))  # an unknown status cannot be a pass
+    elif (owner := test.owner(match)) in test.entities:
+        raise CheckError(f"line {line}: {test.name} has two results for {match['entity']} {match['number']}")
     else:
-        test.statuses.append((right.strip(), right.strip(), line))  # an unknown status cannot be a pass
+        test.entities[owner] = (match["status"].strip(), line)
 
 
 def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
@@ -150,7 +153,7 @@ def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
     faults = [] if reader.ended else ["its last line is missing"]
     faults += [] if devices else ["it does not list the GPUs"]
     faults += [] if more is None else [f"line {more + 1} is a row after its end"]
-    results = tuple(result for test in reader.tests for result in _results(test, len(devices), version))
+    results = tuple(result for test in reader.tests for result in _results(test, len(devices)))
     if not results:
         raise CheckError("the table holds no result of any test")
     tested = {result.gpu for result in results if result.gpu is not None}
@@ -160,43 +163,40 @@ def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
     return Diagnosis(version, driver, "text", gpus, results, broken, frozenset(reader.lines))
 
 
-def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
-    problems = [
-        Problem(" ".join(text.split())) for title, text in test.messages if title != "Info" and text.strip()
-    ]
-    if test.gpus:
-        yield from _of_gpus(test, problems)
+def _results(test: _Test, devices: int) -> Iterator[Result]:
+    if test.entities:
+        yield from _of_entities(test)
         return
-    groups = [_shared(test, status, line, devices) for status, _, line in test.statuses]
-    shared = [result for group in groups for result in group]
+    shared = [result for status, line in test.statuses for result in _shared(test, status, line, devices)]
     twice = [gpu for gpu, times in Counter(result.gpu for result in shared).items() if times > 1]
     if twice:
         raise CheckError(f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}")
-    blamed = _blamed(shared, problems)
+    blamed = _blamed(test, shared)
+    problems = tuple(problem for problem, _ in blamed)
     failed = {result.gpu for result in shared if result.status is DcgmStatus.FAIL}
     is_link_down = any(completed(problem).error_id == LINK_DOWN for problem in problems)
     for result in shared:
-        mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
+        mine = _problems_of(result, blamed)
         # One reason below one status of several GPUs is the reason of all: the table names the first. A link that is down is not.
         alike = not is_link_down and sum(other.line == result.line for other in shared) == len(failed)
-        mine = mine or (tuple(problems) if result.gpu in failed and len(problems) == 1 and alike else ())
+        mine = mine or (problems if result.gpu in failed and len(problems) == 1 and alike else ())
         yield replace(result, problems=mine)
 
 
-def _of_gpus(test: _Test, problems: list[Problem]) -> Iterator[Result]:
-    """From 4.0 on there is one line per GPU under the test's own; what no GPU explains is about the node."""
-    of_gpus = [
-        Result(test.name, gpu, status_of(status), status, (), line)
-        for gpu, (status, line) in sorted(test.gpus.items())
+def _of_entities(test: _Test) -> Iterator[Result]:
+    """From 4.0 on there is one line per GPU or CPU under the test's own; what none of them explains is about the node."""
+    of_entities = [
+        Result(name, gpu, status_of(status), status, (), line)
+        for (name, gpu), (status, line) in test.entities.items()
     ]
-    failing = any(result.status is not DcgmStatus.PASS for result in of_gpus)
-    own = status_of(test.printed)
-    blamed = _blamed([*of_gpus, Result(test.name, None, own, test.printed)], problems)
-    for result in of_gpus:
-        yield replace(result, problems=tuple(problem for problem, owner in blamed if owner == result.gpu))
-    rest = tuple(problem for problem, owner in blamed if owner is None)
-    if rest or (own is not DcgmStatus.PASS and not failing):
-        yield Result(test.name, None, own, test.printed, rest, test.line)
+    failing = any(result.status is not DcgmStatus.PASS for result in of_entities)
+    node = Result(test.name, None, status_of(test.printed), test.printed, (), test.line)
+    blamed = _blamed(test, [*of_entities, node])
+    for result in of_entities:
+        yield replace(result, problems=_problems_of(result, blamed))
+    rest = _problems_of(node, blamed)
+    if rest or (node.status is not DcgmStatus.PASS and not failing):
+        yield replace(node, problems=rest)
 
 
 def _shared(test: _Test, printed: str, line: int, devices: int) -> list[Result]:
@@ -212,19 +212,21 @@ def _shared(test: _Test, printed: str, line: int, devices: int) -> list[Result]:
     return [Result(test.name, gpu, status, printed, (), line) for gpu in gpus]
 
 
-def _blamed(results: list[Result], problems: list[Problem]) -> list[tuple[Problem, int | None]]:
-    """The GPU of each message: the one that it names, else the only one that failed, else none (the node)."""
-    failed = [
-        result.gpu for result in results if result.status is not DcgmStatus.PASS and result.gpu is not None
-    ]
-    own = {result.gpu for result in results}
-    owners: list[tuple[Problem, int | None]] = []
-    for problem in problems:
-        match = re.search(r"\bGPU (\d+)\b", problem.message)
-        if match and int(match[1]) in own:
-            owners.append((problem, int(match[1])))
-        elif None in own:
-            owners.append((problem, None))
-        else:
-            owners.append((problem, failed[0] if len(failed) == 1 else results[0].gpu))
-    return owners
+def _blamed(test: _Test, results: list[Result]) -> list[tuple[Problem, Owner]]:
+    """The owner of each message: that of its first cell, else the GPU that it names, else the node, else the only GPU that failed."""
+    owners = {(result.test, result.gpu): result.status for result in results}
+    failed = [owner for owner, status in owners.items() if status is not DcgmStatus.PASS]
+    last = failed[0] if len(failed) == 1 else next(iter(owners))
+    blamed = []
+    for labelled, pieces in test.messages:
+        if message := " ".join("".join(pieces).split()):
+            match = re.search(r"\bGPU (\d+)\b", message)
+            of_gpu = (test.name, int(match[1])) if match else None
+            candidates = (labelled, of_gpu, (test.name, None), last)
+            owner = next(owner for owner in candidates if owner and owner in owners)
+            blamed.append((Problem(message), owner))
+    return blamed
+
+
+def _problems_of(result: Result, blamed: list[tuple[Problem, Owner]]) -> tuple[Problem, ...]:
+    return tuple(problem for problem, owner in blamed if owner == (result.test, result.gpu))

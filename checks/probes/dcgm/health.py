@@ -23,7 +23,7 @@ from checks.process.tool import ToolResult
 TITLE = "Health Monitor Report"
 OVERALL = "Overall Health"
 HEALTHY, WARNING, FAILURE = "Healthy", "Warning", "Failure"
-WORDS = (HEALTHY, WARNING, FAILURE)
+LEVELS = (HEALTHY, WARNING, FAILURE)
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def parse(text: str) -> Health:
     overall = body[OVERALL].value if OVERALL in body else ""
     incidents = tuple(_incidents(body, text.splitlines()))
     for value in (overall, *(incident.value for incident in incidents)):
-        if value not in WORDS:
-            raise CheckError(f"{value!r} is none of {', '.join(WORDS)}")
-    worst = max((WORDS.index(incident.value) for incident in incidents), default=0)
-    if worst != WORDS.index(overall):
-        raise CheckError(f"the overall health is {overall}, its parts say {WORDS[worst]}")
+        if value not in LEVELS:
+            raise CheckError(f"{value!r} is none of {', '.join(LEVELS)}")
+    worst = max((LEVELS.index(incident.value) for incident in incidents), default=0)
+    if worst != LEVELS.index(overall):
+        raise CheckError(f"the overall health is {overall}, its parts say {LEVELS[worst]}")
     return Health(overall, incidents)
 
 

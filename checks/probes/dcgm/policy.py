@@ -23,7 +23,7 @@ NONE = "None"
 TITLE = "Policy Information"
 LISTENING = "Listening for violations"
 _FIELDS = ("Violation conditions", "Action on violation", "Validation after action")
-_BESIDE = ("Isolation mode", "Validation failure action")
+_UNUSED = ("Isolation mode", "Validation failure action")
 _VIOLATION = re.compile(
     r"^.*(?:has violated policy manager values\.|XID error \d+ detected\.)\s*$", re.MULTILINE
 )
@@ -68,7 +68,7 @@ def policy(context: Context) -> Measurement:
 def parse(text: str) -> SetPolicy:
     """The policy in the JSON text of `dcgmi policy --get -j`. Raises CheckError."""
     body = dcgmi.table(text, TITLE)
-    for name in _BESIDE:
+    for name in _UNUSED:
         _value(body, name)  # these are not used here, but a document without them is not complete
     return SetPolicy(*(_value(body, name) for name in _FIELDS))
 

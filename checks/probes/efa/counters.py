@@ -18,7 +18,7 @@ ERRORS = (
     "retrans_timeout_events",
 )
 DROPS, RETRANSMITTED, SENT, RECEIVED = "rx_drops", "retrans_pkts", "tx_bytes", "rx_bytes"
-KNOWN = (DROPS, *ERRORS, RETRANSMITTED)
+COUNTERS = (DROPS, *ERRORS, RETRANSMITTED)
 NO_COUNTERS = ("lifespan",)  # a polling period
 
 
@@ -67,12 +67,12 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
     return Measurement(
         {
             "devices": tuple(names),
-            "rx_drops": tuple(delta.of((DROPS,)) for delta in looks),
-            "error_events": tuple(delta.of(counted(delta, ERRORS)) for delta in looks),
-            "retransmitted_packets": tuple(delta.of(counted(delta, (RETRANSMITTED,))) for delta in looks),
-            "uncounted": tuple(len(KNOWN) - len(counted(delta, KNOWN)) for delta in looks),
-            "sent_bytes": tuple(delta.of((SENT,)) for delta in looks),
-            "received_bytes": tuple(delta.of((RECEIVED,)) for delta in looks),
+            "rx_drops": tuple(delta.total((DROPS,)) for delta in looks),
+            "error_events": tuple(delta.total(counted(delta, ERRORS)) for delta in looks),
+            "retransmitted_packets": tuple(delta.total(counted(delta, (RETRANSMITTED,))) for delta in looks),
+            "uncounted": tuple(len(COUNTERS) - len(counted(delta, COUNTERS)) for delta in looks),
+            "sent_bytes": tuple(delta.total((SENT,)) for delta in looks),
+            "received_bytes": tuple(delta.total((RECEIVED,)) for delta in looks),
             "devices_gone": len(gone),
         },
         "\n".join(

@@ -177,7 +177,7 @@ def client_result(result: tool.ToolResult, name: str) -> ClientResult:
         failure = fi_info.meaning(number, name)
     elif result.code is None:
         failure = f"fi_pingpong did not finish within {result.seconds:.0f} s; {GROUP}"
-    elif "4126" in text or "Unresponsive receiver" in text:
+    elif "Unresponsive receiver" in text or (result.code and re.search(r"\b4126\b", result.stderr)):
         failure = f"error 4126, the receiver does not answer; {GROUP}"
     elif result.code:
         last = next(iter(result.stderr.strip().splitlines()[-1:]), "") or "it printed nothing"

@@ -22,7 +22,7 @@ _SCRIPT = re.compile(
 )
 _LOCALHOST = re.compile(r"localhost fi_pingpong test|fi_pingpong .*\b(127\.0\.0\.1|localhost)\b", re.I)
 UNNAMED = Complete("the provider is unknown: tcp prints the same table. Include the command line with -p efa")
-_ASKED = re.compile(r"fi_pingpong\b[^\n]*?\s-p\s*(\S+)")
+_PROVIDER = re.compile(r"fi_pingpong\b[^\n]*?\s-p\s*(\S+)")
 
 
 def detect(text: str) -> bool:
@@ -65,8 +65,8 @@ def read_info(text: str) -> Reading:
     }
     evidence = "\n".join(text.splitlines()[:60])
     title = f"fi_info, {len(names)} EFA devices in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
-    parts = (CheckData("efa.devices", metrics, rests, evidence),)
-    return Reading(OutputKind.FI_INFO, title, parts, understood=lines_matching(text, _FIELD))
+    results = (CheckData("efa.devices", metrics, rests, evidence),)
+    return Reading(OutputKind.FI_INFO, title, results, understood=lines_matching(text, _FIELD))
 
 
 def _failed(text: str, number: int) -> Reading:
@@ -89,7 +89,7 @@ def read_pingpong(text: str, options: ReadOptions) -> Reading:
     numbers = [record.line for table in tables for record in table.results]
     short = [record.line for table in tables for record in table.results if record.acked < record.sent]
     rests = {"failures": _lines(text, numbers, 1), "acks_missing": _lines(text, short or numbers, 1)}
-    ran = [(n, m.group(1)) for n, line in enumerate(text.splitlines(), 1) if (m := _ASKED.search(line))]
+    ran = [(n, m.group(1)) for n, line in enumerate(text.splitlines(), 1) if (m := _PROVIDER.search(line))]
     if ran:
         metrics["provider"] = "+".join(sorted({name for _, name in ran}))
         rests["provider"] = _lines(text, (n for n, _ in ran), 1)

@@ -123,6 +123,12 @@ def _remapped(index: int) -> Reader:
     return lambda nvml, handle: nvml.nvmlDeviceGetRemappedRows(handle)[index]
 
 
+def _remap_failed(nvml: Nvml, handle: Any) -> Any:
+    """Whether a row could not be remapped, or the driver itself (580 and later) calls memory unrepairable."""
+    failed = nvml.nvmlDeviceGetRemappedRows(handle)[3]
+    return failed or first_of(nvml, lambda: nvml.nvmlDeviceGetUnrepairableMemoryFlag_v1(handle), lambda: 0)
+
+
 def _banks(name: str) -> Reader:
     return lambda nvml, handle: int(getattr(nvml.nvmlDeviceGetRowRemapperHistogram(handle), name))
 
@@ -143,12 +149,8 @@ def _reasons(nvml: Nvml, handle: Any) -> Any:
     )
 
 
-def _pci(nvml: Nvml, handle: Any) -> Any:
-    return nvml.nvmlDeviceGetPciInfo(handle).busId
-
-
 READERS: dict[str, Reader] = {
-    "pci": _pci,
+    "pci": lambda nvml, handle: nvml.nvmlDeviceGetPciInfo(handle).busId,
     "uuid": lambda nvml, handle: nvml.nvmlDeviceGetUUID(handle),
     "serial": lambda nvml, handle: nvml.nvmlDeviceGetSerial(handle),
     "model": lambda nvml, handle: nvml.nvmlDeviceGetName(handle),
@@ -189,7 +191,7 @@ READERS: dict[str, Reader] = {
     "remapped_corrected": _remapped(0),
     "remapped_uncorrected": _remapped(1),
     "remap_pending": _remapped(2),
-    "remap_failed": _remapped(3),
+    "remap_failed": _remap_failed,
     **{f"banks_{name}": _banks(name) for name in ("max", "high", "partial", "low", "none")},
     "retired_single_bit": _retired(0),
     "retired_double_bit": _retired(1),

@@ -42,6 +42,11 @@ class XmlElement:
             here = child
         return here, ""
 
+    def text_at(self, path: str) -> str:
+        """The text of the element at "a/b"; "" if there is none."""
+        element, _ = self.at(path)
+        return element.text.strip() if element else ""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -59,20 +64,14 @@ def parse(text: str) -> Document:
     root = _tree(text)
     raw = text.splitlines()
     lines = {child.name: cited_line(raw, child.line) for child in root.children}
-    heads = {
-        name: (node.text.strip() if (node := root.at(name)[0]) else "")
-        for name in ("driver_version", "cuda_version")
-    }
-    attached, _ = root.at("attached_gpus")
-    if attached is None or not re.fullmatch(r"\s*\d+\s*", attached.text):
+    driver, cuda, attached = map(root.text_at, ("driver_version", "cuda_version", "attached_gpus"))
+    if not re.fullmatch(r"\d+", attached):
         raise CheckError("the document lacks the number of attached GPUs (attached_gpus)")
     nodes = [child for child in root.children if child.name == "gpu"]
-    if len(nodes) != int(attached.text):
-        raise CheckError(
-            f"the document states {attached.text.strip()} attached GPUs but describes {len(nodes)}"
-        )
+    if len(nodes) != int(attached):
+        raise CheckError(f"the document states {attached} attached GPUs but describes {len(nodes)}")
     gpus = tuple(_gpu(node, index, raw) for index, node in enumerate(nodes))
-    return Document(heads["driver_version"], heads["cuda_version"], len(nodes), gpus, lines)
+    return Document(driver, cuda, len(nodes), gpus, lines)
 
 
 def cited_line(raw: list[str], line: int) -> str:
@@ -122,24 +121,28 @@ def _gpu(node: XmlElement, index: int, raw: list[str]) -> Gpu:
             if element is None:
                 reason = reason or instead
                 continue
-            lines[name] = "\n".join(
-                text for text in (lines.get(name, ""), cited_line(raw, element.line)) if text
-            )
+            lines[name] = f"{lines.get(name, '')}\n{cited_line(raw, element.line)}".strip()
             value = usable_value(convert(element.text.strip()))
             if value is not None:
                 values[name] = value
                 break
-            reason = element.text.strip() or "empty"
+            if (
+                reason != NOT_PRINTED or element.text.strip() != "N/A"
+            ):  # what an older format does not say explains nothing
+                reason = element.text.strip() or "empty"
         if name not in values:
             unread[name] = reason
-    _derive(node, values, unread, lines)
+    for path, (name, number) in ALARMS.items():
+        element, _ = node.at(path)
+        if element is not None and element.text.strip() == "Yes":
+            values[name], lines[name] = number, cited_line(raw, element.line)
+            unread.pop(name, None)
+    _derive(values, unread, lines)
     _processes(node, values, unread, lines, raw)
     return Gpu(index, pci_id(node.attributes.get("id", "")), values, unread, lines)
 
 
-def _derive(
-    node: XmlElement, values: dict[str, Number | str], unread: dict[str, str], lines: dict[str, str]
-) -> None:
+def _derive(values: dict[str, Number | str], unread: dict[str, str], lines: dict[str, str]) -> None:
     """Fields that are made of several: the sum of both SRAM counters, the margin before T.LIMIT."""
     for when in ("volatile", "aggregate"):
         names = [f"sram_{counter}_{when}" for counter in ("parity", "secded")]
@@ -179,18 +182,14 @@ def _processes(
     drawing = [_drawing_mib(child) for child in listed.children]
     values["processes"] = drawing.count(None)
     values["graphics_mib"] = sum(used for used in drawing if used is not None)
-    lines["processes"] = "\n".join(
+    lines["processes"] = lines["graphics_mib"] = "\n".join(
         cited_line(raw, element.line) for child in listed.children for element in child.children
     )
-    lines["graphics_mib"] = lines["processes"]
 
 
 def _drawing_mib(process: XmlElement) -> int | None:
     """The memory in MiB of a process that only draws (type G); None for any other, and where it is not told."""
-    process_type, used = process.at("type")[0], process.at("used_memory")[0]
-    if process_type is None or used is None or process_type.text.strip() != "G":
-        return None
-    mebibytes = _MIB(used.text.strip())
+    mebibytes = _MIB(process.text_at("used_memory")) if process.text_at("type") == "G" else None
     return mebibytes if isinstance(mebibytes, int) else None
 
 
@@ -201,13 +200,13 @@ def _number(unit: str = "", sign: str = "") -> Convert:
 
 
 def _watts(text: str) -> float | None:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) W", text)
-    return float(found[1]) if found else None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) W", text)
+    return float(match[1]) if match else None
 
 
 def _word_table(**meaning: int) -> Convert:
-    table = {key.replace("_", " "): value for key, value in meaning.items()}
-    return lambda text: table.get(text.lower())
+    """Words, with "_" or a blank between them: nvidia-smi prints both ("Exclusive_Process", "Not Active")."""
+    return lambda text: meaning.get(text.lower().replace(" ", "_"))
 
 
 def _name(text: str) -> str | None:
@@ -244,6 +243,12 @@ def _ecc() -> dict[str, tuple[tuple[str, Convert], ...]]:
     return paths
 
 
+# A "Yes" here gives the field this number, whatever other elements say; nothing else is read of it. Memory that cannot be repaired
+# (driver 580 and later) calls for what a failed remap calls for; drivers before 565 print gpu_reset_status, no recovery action.
+ALARMS = {
+    "ecc_errors/unrepairable_memory": ("remap_failed", 1),
+    "gpu_reset_status/drain_and_reset_recommended": ("recovery_action", 4),
+}
 _POWER, _OLD_POWER, _FABRIC = "gpu_power_readings", "power_readings", "fabric/health"
 # Field -> where it is, newest format first; the first place that holds a figure counts.
 FIELDS: dict[str, tuple[tuple[str, Convert], ...]] = {
@@ -292,7 +297,7 @@ FIELDS: dict[str, tuple[tuple[str, Convert], ...]] = {
     "mig_current": (("mig_mode/current_mig", _ON),),
     "mig_pending": (("mig_mode/pending_mig", _ON),),
     "compute_mode": (("compute_mode", _word_table(default=0, prohibited=2, exclusive_process=3)),),
-    "recovery_action": (("gpu_recovery_action", _RECOVERY),),
+    "recovery_action": (("gpu_recovery_action", _RECOVERY), ("gpu_reset_status/reset_required", _YES)),
     "fabric_state": (("fabric/state", _word_table(not_started=1, in_progress=2, completed=3)),),
     "fabric_status": (("fabric/status", _word_table(success=0)),),
     "fabric_summary": ((f"{_FABRIC}/summary", _word_table(healthy=1, unhealthy=2, limited_capacity=3)),),

@@ -68,10 +68,10 @@ def read(text: str, options: ReadOptions) -> Reading:
     smi, end = _split(text)
     parsed = parse(smi)
     results = _all_results(parsed, options)
-    unreported = tuple(gap for part in results for gap in _unreported(part, parsed))
+    unreported = tuple(gap for result in results for gap in _unreported(result, parsed))
     names = {(check, field.field) for check, field in unreported}
-    results = [_without(part, {name for check, name in names if check == part.check}) for part in results]
-    parts = tuple(part for part in results if set(part.metrics) - {"gpus"})
+    results = [_without(item, {name for check, name in names if check == item.check}) for item in results]
+    measured = tuple(result for result in results if set(result.metrics) - {"gpus"})
     models = Counter(gpu.text("model") or "a GPU of unknown model" for gpu in parsed.gpus)
     models_text = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
     nameless = (gpu.label for gpu in parsed.gpus if not gpu.text("uuid") and not _is_lost(gpu))
@@ -82,7 +82,7 @@ def read(text: str, options: ReadOptions) -> Reading:
     return Reading(
         OutputKind.NVIDIA_SMI,
         title,
-        parts,
+        measured,
         unread,
         driver=parsed.driver,
         unreported=unreported,
@@ -191,19 +191,18 @@ def _fields(names: Sequence[str], prefix: str) -> tuple[str, ...]:
     return tuple(field for name in names for field in MADE_OF.get(name, (prefix + name,)))
 
 
-def _unreported(part: CheckData, smi: Document) -> Iterator[tuple[str, Field]]:
+def _unreported(result: CheckData, smi: Document) -> Iterator[tuple[str, Field]]:
     """The metrics of the part that no GPU of the document has an element for, because its driver is too old."""
-    later = builtin().drivers.unknown_to(version_of(smi.driver), part.check, FieldReader.NVIDIA_SMI)
+    later = builtin().drivers.unknown_to(version_of(smi.driver), result.check, FieldReader.NVIDIA_SMI)
     for name, field in later.items():
-        if name in part.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in smi.gpus):
-            yield part.check, field
+        if name in result.metrics and all(gpu.unread.get(name) == NOT_PRINTED for gpu in smi.gpus):
+            yield result.check, field
 
 
-def _without(part: CheckData, names: Set[str]) -> CheckData:
-    remaining = {name: value for name, value in part.metrics.items() if name not in names}
-    return replace(
-        part, metrics=remaining, lines={name: line for name, line in part.lines.items() if name in remaining}
-    )
+def _without(result: CheckData, names: Set[str]) -> CheckData:
+    remaining = {name: value for name, value in result.metrics.items() if name not in names}
+    lines = {name: line for name, line in result.lines.items() if name in remaining}
+    return replace(result, metrics=remaining, lines=lines)
 
 
 def _absent(check: str, metric: str, value: Value, gpus: Sequence[Gpu]) -> bool:

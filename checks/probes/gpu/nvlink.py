@@ -84,7 +84,7 @@ def compared(gpus: Sequence[GpuLinks], earlier: Mapping[str, object], seconds: f
     looks = [growth.Growth(earlier.get(links.key), links.counters) for links in gpus]
     grown = {
         name: tuple(
-            change.of([counter(name, link) for link in links.active or ()])
+            change.total([counter(name, link) for link in links.active or ()])
             for links, change in zip(gpus, looks, strict=True)
         )
         for name in KINDS

@@ -153,13 +153,13 @@ class LoadSamples:
 
 def under_load(context: Context) -> LoadSamples:
     """Load the rank's GPU for the profile's seconds, and sample it. Raises LoadError, NvmlError, NvmlMissing."""
-    if context.place is None or not context.place.device.startswith("cuda"):
+    if context.rank_place is None or not context.rank_place.device.startswith("cuda"):
         raise LoadError(
             "this check needs a rank with a GPU. Run it under torchrun on a node that declares GPUs."
         )
     seconds = context.options.get("seconds", SECONDS)
     with nvml.session() as module:
-        load = _loaded_on(context.place.device)
+        load = _loaded_on(context.rank_place.device)
         handle, index = find(module, load.uuid)
         return _sampled(module, handle, index, load, seconds)
 

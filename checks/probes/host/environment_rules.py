@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-SHOWN = 80
+MOST_CHARACTERS = 80
 SHM = "/dev/shm"  # noqa: S108 - the mount itself is looked at, nothing is written
 
 
@@ -158,7 +158,7 @@ def _hides_a_gpu(value: str, world: LintContext) -> bool:
     return value.strip().lower() in ("", "none", "void") or _not_enough_gpus(value, world)
 
 
-def _named(value: str, world: LintContext) -> bool:
+def _selective(value: str, world: LintContext) -> bool:
     return value.strip().lower() not in ("", "all")
 
 
@@ -167,7 +167,7 @@ def _not_efa(value: str, world: LintContext) -> bool:
 
 
 C, M = Harm.CRIPPLING, Harm.MISLEADING
-KNOWN: tuple[Variable, ...] = (
+RULES: tuple[Variable, ...] = (
     Variable("NCCL_P2P_DISABLE", _both(_on, _many_gpus), C, "the GPUs of a node do not use NVLink or PCIe to reach each other"),
     Variable("NCCL_P2P_LEVEL", _both(_is("0", "loc"), _many_gpus), C, "the GPUs of a node cannot communicate directly"),
     Variable("NCCL_SHM_DISABLE", _both(_on, _many_gpus), C, "the ranks of a node use the network instead of shared memory"),
@@ -205,7 +205,7 @@ KNOWN: tuple[Variable, ...] = (
     Variable("NCCL_TESTS_MIN_BW", _any, M, "nccl-tests applies this bandwidth threshold, whatever the policy says"),
     Variable("NCCL_HOSTID", _any, M, "NCCL takes this value as the host's identity, so one node may look like two, or two like one"),
     Variable("OFI_NCCL_FORCE_NUM_RAILS", _efa, M, "aws-ofi-nccl uses only this many EFA devices, and the others are not measured"),
-    Variable("FI_EFA_IFACE", _both(_named, _efa), C, "libfabric sees only these EFA devices"),
+    Variable("FI_EFA_IFACE", _both(_selective, _efa), C, "libfabric sees only these EFA devices"),
     Variable("NVML_INJECTION_MODE", _any, C, "DCGM reads injected NVML data instead of the GPUs"),
     Variable("PRELAUNCH_KERNEL_LOG", _any, C, "the kernel log is read from this file instead of the machine"),
     Variable("PRELAUNCH_FABRIC_PROVIDER", _not_efa, C, "the fabric checks measure this provider instead of EFA"),
@@ -241,7 +241,7 @@ def lint(variables: Mapping[str, str], world: LintContext) -> tuple[EnvFault, ..
     """What is harmful among the variables that are set, and in the limits."""
     faults = [
         EnvFault(f"{name}={_display(variables[name])}", rule.harm, rule.reason)
-        for rule in KNOWN
+        for rule in RULES
         for name in rule.names.split()
         if name in variables and rule.harmful(variables[name], world)
     ]
@@ -287,4 +287,4 @@ def _where(container: str, unit: str) -> str:
 
 
 def _display(value: str) -> str:
-    return value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+    return value if len(value) <= MOST_CHARACTERS else f"{value[:MOST_CHARACTERS]}..."

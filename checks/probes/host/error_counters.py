@@ -141,7 +141,7 @@ def _grown(before: object, after: Mapping[str, int | None]) -> dict[str, int | N
     """The growth of one part's counters, by kind."""
     both = growth.Growth(before, after)
     files = {**both.before, **after}
-    return {counter: both.of([file for file in files if FILES[file] == counter]) for counter in KINDS}
+    return {counter: both.total([file for file in files if FILES[file] == counter]) for counter in KINDS}
 
 
 def _sum(all_counts: Sequence[Mapping[str, int | None]], counter: str) -> int | None:

@@ -83,7 +83,7 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
         {
             "ports": tuple(names),
             **{
-                metric: tuple(delta.of((key,)) if counts(delta, key, most) else 0 for delta in looks)
+                metric: tuple(delta.total((key,)) if counts(delta, key, most) else 0 for delta in looks)
                 for metric, key, most in ERRORS
             },
             "uncounted": tuple(
@@ -121,5 +121,5 @@ def counts(delta: growth.Growth, key: str, most: int) -> bool:
 
 def bytes_of(delta: growth.Growth, key: str) -> int | None:
     """How many bytes were counted."""
-    units = delta.of((key,))
+    units = delta.total((key,))
     return None if units is None else units * UNIT_BYTES

@@ -99,7 +99,7 @@ KINDS = ("off_bus", *_FORMS)
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
 # What time alone does not settle: a broken part, and a kernel that continues in an unknown state until its restart.
 STAYS_OPEN = (*GRAVE, "oops")
-_ordinary = matching((kind, re.compile(form)) for kind, forms in _FORMS.items() for form in forms)
+_ordinary = matching((metric, re.compile(form)) for metric, forms in _FORMS.items() for form in forms)
 # Whose want of memory the kernel ended a process for: the machine's, or the limit of a cgroup, and of whose job.
 # Source: Linux mm/oom_kill.c, dump_oom_summary() (4.19 and later): "oom-kill:constraint=CONSTRAINT_MEMCG,...,oom_memcg=/a,
 # task_memcg=/a/b,task=x,pid=1,uid=0". The cgroup of oom_memcg is the one whose limit was reached.
@@ -125,11 +125,11 @@ class OwnCgroup:
 
 def _limited(event: Event, limits: dict[str, str]) -> Event:
     """A kill by the limit of a cgroup, whose path is its text; others as they are. `limits` has the cgroups by process."""
-    match = _KILLED.match(event.text) if event.kind == KILL else None
+    match = _KILLED.match(event.text) if event.metric == KILL else None
     limit = limits.pop(match[1], None) if match else None
     if limit is None or event.text.startswith("Out of memory"):
         return event
-    return replace(event, kind=CGROUP, text=limit)
+    return replace(event, metric=CGROUP, text=limit)
 
 
 def attributed(events: Sequence[Event], own: OwnCgroup | None) -> list[Event]:
@@ -140,12 +140,12 @@ def attributed(events: Sequence[Event], own: OwnCgroup | None) -> list[Event]:
     newest_first = []
     # The newest first: those are the ones that the counter of a new cgroup has.
     for event in reversed(events):
-        if event.kind == CGROUP:
+        if event.metric == CGROUP:
             metric = KILL
             if own is not None and event.text:
                 mine = hidden > 0 if own.path == "/" else of_own_job(event.text, own.path)
                 metric, hidden = (OWN_JOB, hidden - 1) if mine else (OTHER_JOBS, hidden)
-            event = replace(event, kind=metric)
+            event = replace(event, metric=metric)
         newest_first.append(event)
     return newest_first[::-1]
 
@@ -167,7 +167,7 @@ def _within(path: str, above: str) -> bool:
 
 @partial(Find, f"NVRM: |{_SUMMARY.pattern}|{_ordinary.form}")
 def find(lines: Iterable[Line]) -> Iterator[Event]:
-    """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check does not count as another one."""
+    """The faults among the kernel's lines, each by its metric. An uncorrected machine check does not count as another one."""
     gpu_line, limits = "", dict[str, str]()
     for line in lines:
         limits |= {hit[2]: hit[1] for message in messages(line) if (hit := _SUMMARY.match(message))}
@@ -175,8 +175,8 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
             gpu_line = line.message
         lost = _lost(line, gpu_line) if "NVRM: " in line.message else ()
         events = [*lost, *_ordinary.events([line])]
-        worse = any(event.kind == "mce_uncorrected" for event in events)
-        yield from (_limited(event, limits) for event in events if not (worse and event.kind == "mce"))
+        worse = any(event.metric == "mce_uncorrected" for event in events)
+        yield from (_limited(event, limits) for event in events if not (worse and event.metric == "mce"))
 
 
 def _lost(line: Line, gpu_line: str) -> Iterator[Event]:
@@ -224,15 +224,15 @@ def measured(log: Log, own: OwnCgroup | None = None) -> Measurement:
     tally: Counter[str] = Counter()
     counted = attributed(log.counted(STAYS_OPEN), own)
     for event in counted:
-        tally[event.kind] += event.count
+        tally[event.metric] += event.count
     tally[KILL] += tally[OWN_JOB]
     metrics: dict[str, Value] = {metric: tally[metric] for metric in (*KINDS, *LIMITS)}
-    lines = {metric: [event for event in counted if event.kind == metric] for metric in metrics}
+    lines = {metric: [event for event in counted if event.metric == metric] for metric in metrics}
     for metric, events in lines.items():
         devices = dict.fromkeys(filter(None, map(_part_of, events)))
         if devices:
             metrics[f"{metric}_parts"] = ", ".join(list(devices)[:MOST_PARTS])
     killed = (KILL, OWN_JOB)
-    lines[KILL] = [event for event in counted if event.kind in killed]
-    before = [event for event in log.earlier_boot if event.kind in GRAVE]
+    lines[KILL] = [event for event in counted if event.metric in killed]
+    before = [event for event in log.earlier_boot if event.metric in GRAVE]
     return measurement(log, counted, metrics, lines, before)

@@ -45,7 +45,7 @@ from checks.probes.kernel.xid_context import EventMark, XidContext, in_order
 LOOKED_AT = 5000
 # The kernel's clock is at 0.000000 until it is set up, shortly after the first lines (kernel/sched/clock.c).
 FIRST_S = 1.0
-NAMED = 4
+MOST_HOSTS = 4
 # The kernel's own lines have at most CONSOLE_EXT_LOG_MAX = 8192 bytes (linux/printk.h).
 LINE_CHARACTERS = 64 << 10
 _DRIVER = re.compile(r"NVRM: \w|nvidia-nvswitch\d+: ")
@@ -192,7 +192,7 @@ class _Explainer:
         left_out = self._put_in_order(lines)
         if len(self.excerpt.hosts) > 1:
             hosts = list(self.excerpt.hosts)
-            machines = f"{len(hosts)} machines ({', '.join(hosts[:NAMED])})"
+            machines = f"{len(hosts)} machines ({', '.join(hosts[:MOST_HOSTS])})"
             doubt = f"the text has lines of {machines}, whose GPUs have the same addresses"
             self._doubt("hosts", f"{doubt}. Explain the log of each machine separately", complete=True)
         results = tuple(result for family in FAMILIES if (result := self._result_of(family, lines)))
@@ -294,7 +294,7 @@ def boots_apart(log: Log, lines: Iterable[Line], newest_first: bool) -> Log:
     """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
     by a restart is a fault of an earlier boot for the other checks too.
     """
-    starts = [event for event in xid.find(lines) if event.kind == EventMark.BOOT.value]
+    starts = [event for event in xid.find(lines) if event.metric == EventMark.BOOT.value]
     if not starts:
         return log
     together = [*log.this_boot, *starts]

@@ -44,9 +44,7 @@ class Log:
 
     def counted(self, stays_open: Collection[str]) -> list[Event]:
         """The events of this boot that count: those within the window, and older ones of these kinds."""
-        return [
-            event for event in self.this_boot if event.kind in stays_open or not is_old(event, self.window_s)
-        ]
+        return [hit for hit in self.this_boot if hit.metric in stays_open or not is_old(hit, self.window_s)]
 
     def metrics(self) -> dict[str, Value]:
         """The metrics about the log that every check of it has."""

@@ -55,18 +55,18 @@ class Line:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d+)? (.*)")
+# Who wrote the line, if the kernel has CONFIG_PRINTK_CALLER: the console prints no blank before it, dmesg of util-linux 2.41 does.
+_CALLER = r"(?: ?\[ *[TC]\d+\])?"
 # ISO 8601; RFC 5424 has its version before the time; journalctl -o short-full has a day of the week and a zone's name.
 _ISO = re.compile(
     r"(?:1 |[A-Z][a-z]{2} )?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:([.,])\d+)?"
-    r"(Z|[+-]\d\d:?\d\d| [A-Z]{3,5}(?= \S+ \S+:)| [+-]\d\d)? (.*)"
+    r"(Z|[+-]\d\d:?\d\d| [A-Z]{3,5}(?= \S+ \S+:)| [+-]\d\d)?" + _CALLER + " (.*)"
 )
 _UNIX = re.compile(r"(\d{9,10}\.\d{6}) (.*)")
 # dmesg -d and journalctl -o short-delta add the time since the last line.
-_SINCE_LAST = r"(?: *<[ \d.+]*>| +)?"
-_CTIME = re.compile(
-    rf"\[([A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d \d{{4}}){_SINCE_LAST}\] ?(.*)"
-)
-_DMESG = re.compile(rf"\[ *(\d+(?:\.\d+)?|\.\.\.){_SINCE_LAST}\](?:\[ *[TC]\d+\])? ?(.*)")
+_AFTER_TIME = rf"(?: *<[ \d.+]*>| +)?\]{_CALLER} ?(.*)"
+_CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})" + _AFTER_TIME)
+_DMESG = re.compile(r"\[ *(\d+(?:\.\d+)?|\.\.\.)" + _AFTER_TIME)
 # `dmesg -r` and `dmesg -x` (util-linux, sys-utils/dmesg.c) print who wrote the line, and its severity.
 _LEVEL = re.compile(r"<(\d{1,3})>|([a-z]+\d?) *:[a-z]+ *: ")
 # The name of a host does not end with a colon, but that of a program does. journald counts the kernel's lines that it missed.
@@ -206,7 +206,7 @@ class Event:
     `count` is how many faults the line itself reports.
     """
 
-    kind: str
+    metric: str
     line: Line
     code: int | None = None
     pci: str = ""
@@ -257,7 +257,7 @@ def messages(line: Line) -> Iterator[str]:
             yield message.strip()
 
 
-KEPT = 40
+MOST_LINES = 40
 # Nobody knows when a text was read, so that timestamps since boot are counted from here: an age above the half of it is one
 # of them, and cannot be mistaken for seconds since 1970.
 UPTIME_S = 1e10
@@ -271,14 +271,14 @@ MOST_AGE_S = 20 * 365 * 86_400.0
 def account(events: Iterable[Event], names: dict[str, str] | None = None) -> str:
     """The newest events first, one per line: kind, code, device, age and the kernel's text."""
     lines = [_event_text(event, names or {}) for event in events]
-    more = [f"[{len(lines) - KEPT} older ones are not shown]"] if len(lines) > KEPT else []
-    return "\n".join([*reversed(lines[-KEPT:]), *more])
+    more = [f"[{len(lines) - MOST_LINES} older ones are not shown]"] if len(lines) > MOST_LINES else []
+    return "\n".join([*reversed(lines[-MOST_LINES:]), *more])
 
 
 def lines_of(events: Iterable[Event]) -> str:
     """The lines of a text that events come from ("17: ..."), each once, at most 40."""
     lines = dict.fromkeys(f"{event.line.number}: {event.line.message[:300]}" for event in events)
-    return "\n".join(list(lines)[:KEPT])
+    return "\n".join(list(lines)[:MOST_LINES])
 
 
 def _event_text(event: Event, names: dict[str, str]) -> str:
@@ -286,7 +286,7 @@ def _event_text(event: Event, names: dict[str, str]) -> str:
     age = _when(event.line.age_s)
     author = f", written by a program (facility {event.line.facility})" if event.line.facility else ""
     device = names.get(event.pci, event.pci or "-")
-    return f"{event.kind}{code} {device} ({age}{author}): {event.line.message[:300]}"
+    return f"{event.metric}{code} {device} ({age}{author}): {event.line.message[:300]}"
 
 
 def _when(age_s: float | None) -> str:

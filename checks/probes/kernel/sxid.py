@@ -21,7 +21,7 @@ TABLE = Path(__file__).parents[2] / "facts" / "sxid.json"
 _SXID = re.compile(
     r"nvidia-nvswitch\d+: SXid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,9})\b(.*))?", re.DOTALL
 )
-_WORDS = re.compile(r",\s*(Fatal|Non-fatal)\b")
+_SEVERITY = re.compile(r",\s*(Fatal|Non-fatal)\b")
 # The second and third line of an incident show neither its severity nor its link.
 _DETAIL = re.compile(r",\s*(?:Severity \d|Data\b)")
 
@@ -59,7 +59,7 @@ def severity_of(code: int | None, rest: str) -> SxidSeverity:
     """The severity that the driver prints; else that of the table; UNREAD if neither says so."""
     if code is None:
         return SxidSeverity.UNREAD
-    printed, listed = _WORDS.match(rest), table().get(code)
+    printed, listed = _SEVERITY.match(rest), table().get(code)
     if printed is not None and printed[1] == "Fatal":
         return SxidSeverity.FATAL
     if printed is not None:
@@ -107,8 +107,8 @@ def measured(log: Log) -> Measurement:
     log = replace(log, this_boot=incidents(log.this_boot))
     counted = log.counted(STAYS_OPEN)
     lines = {
-        severity.value: [event for event in counted if event.kind == severity.value]
+        severity.value: [event for event in counted if event.metric == severity.value]
         for severity in SxidSeverity
     }
-    before = [event for event in incidents(log.earlier_boot) if event.kind == SxidSeverity.FATAL.value]
+    before = [event for event in incidents(log.earlier_boot) if event.metric == SxidSeverity.FATAL.value]
     return measurement(log, counted, {metric: len(events) for metric, events in lines.items()}, lines, before)

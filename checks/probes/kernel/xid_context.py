@@ -47,7 +47,7 @@ def marks(line: Line, message: str, gpus: dict[str, str]) -> Iterator[Event]:
         yield Event(EventMark.BOOT.value, line, text=message)
     elif (match := _RESET.match(message)) and (pci := gpus.get(match[1].lower(), "")):
         yield Event(EventMark.RESET.value, line, None, pci, message)
-    elif "SXid" in message and any(event.kind != SxidSeverity.CORRECTED.value for event in sxid.find([line])):
+    elif "SXid" in message and any(hit.metric != SxidSeverity.CORRECTED.value for hit in sxid.find([line])):
         yield Event(EventMark.SXID.value, line, text=message)
 
 
@@ -69,7 +69,7 @@ REPEATING = (PLACED, 31)
 # The kinds that are not routine by themselves, and from which another Xid may follow.
 NOTABLE = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.UNKNOWN, Need.UNREAD)
 _CLEARED = re.compile(r"GPU recovery action changed from .* to \S+ \(None\)")
-_PLACE = re.compile(r"\(GPC (\d+), TPC (\d+)")
+_LOCATION = re.compile(r"\(GPC (\d+), TPC (\d+)")
 _LINK = re.compile(r"on (link \d{1,3})\s*\(")
 
 
@@ -137,13 +137,13 @@ class XidContext:
 
     def _note(self, entry: OrderedEvent) -> None:
         event = entry.event
-        if event.kind == EventMark.BOOT.value:
+        if event.metric == EventMark.BOOT.value:
             self._mark(Since.REBOOTED, entry.host, entry)
-        elif event.kind == EventMark.RESET.value:
+        elif event.metric == EventMark.RESET.value:
             self._mark(Since.RESET, entry.gpu, entry)
-        elif event.kind != EventMark.DRIVER.value:
-            sxid = event.kind == EventMark.SXID.value
-            self._moments[entry.host if sxid else entry.gpu, event.code, event.kind].append(entry.moment_s)
+        elif event.metric != EventMark.DRIVER.value:
+            sxid = event.metric == EventMark.SXID.value
+            self._moments[entry.host if sxid else entry.gpu, event.code, event.metric].append(entry.moment_s)
             if event.code == RECOVERY_ACTION and _CLEARED.search(event.text):
                 self._mark(Since.CLEARED, entry.gpu, entry)
             if match := _LINK.search(event.text):
@@ -199,7 +199,7 @@ class XidContext:
 
     def again(self, entry: OrderedEvent) -> bool:
         """Whether the GPU reports the code more than once."""
-        return len(self._moments[entry.gpu, entry.event.code, entry.event.kind]) > 1
+        return len(self._moments[entry.gpu, entry.event.code, entry.event.metric]) > 1
 
     def bursts(self, entry: OrderedEvent) -> tuple[int, bool]:
         """At how many times, a minute apart, its place on the GPU faulted; and whether another GPU reported the same code."""
@@ -234,5 +234,5 @@ def _is_near(moments: Sequence[float], moment_s: float) -> bool:
 
 
 def _location_of(event: Event) -> str:
-    match = _PLACE.search(event.text) if event.code == PLACED else None
+    match = _LOCATION.search(event.text) if event.code == PLACED else None
     return match[0] if match else ""

@@ -23,7 +23,7 @@ from checks.probes.kernel.xid_context import (
     branch_of,
     in_order,
 )
-from checks.probes.kernel.xid_rows import WORDS, XidDecision, XidIncident, graver
+from checks.probes.kernel.xid_rows import ACTION_TEXT, XidDecision, XidIncident, graver
 
 OFF_BUS = 79
 DOUBLE_BIT = 48
@@ -70,8 +70,8 @@ def incidents(
     events_of: dict[tuple[XidDecision, Since], list[Event]] = defaultdict(list)
     for current in ordered:
         event = current.event
-        if event.kind in MARKS:
-            driver = branch_of(event.text) if event.kind == EventMark.DRIVER.value else driver
+        if event.metric in MARKS:
+            driver = branch_of(event.text) if event.metric == EventMark.DRIVER.value else driver
             continue
         decision = _in_context(decide_line(event.code, text_of(event), event.pci, driver), current, company)
         since = company.since(current) if decision.need is Need.ACT else Since.NOTHING
@@ -263,7 +263,7 @@ def counts(codes: Sequence[Sequence[int]]) -> dict[str, Value]:
 def account(codes: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
     """One line for each code: "GPU 5: Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS) calls for a restart of the node"."""
     return "\n".join(
-        f"{label}: {name_of(code)} calls for {WORDS[decide_line(code, '').action]}"
+        f"{label}: {name_of(code)} calls for {ACTION_TEXT[decide_line(code, '').action]}"
         for label, of_gpu in zip(labels, codes, strict=True)
         for code in of_gpu
     )

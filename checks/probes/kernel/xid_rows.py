@@ -121,10 +121,10 @@ class IncidentRow:
         since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
         called = "called" if self.need is Need.HANDLED else "calls"
         age = f"; last seen {age_text(self.age_s)} before the check" if self.age_s >= 0 else ""
-        return f"{self.gpu}: {self.name}{times} {called} for {WORDS[self.action]}{reason}{since}{age}"
+        return f"{self.gpu}: {self.name}{times} {called} for {ACTION_TEXT[self.action]}{reason}{since}{age}"
 
 
-WORDS = {
+ACTION_TEXT = {
     Action.NONE: "no action",
     Action.RESTART_APP: "a restart of the application",
     Action.RESET_GPU: "a reset of the GPU",

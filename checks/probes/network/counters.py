@@ -30,7 +30,7 @@ ALLOWANCE = (
     "_allowance_exceeded"  # the ENA driver's counters of packets that EC2 queued or dropped: bw_in, pps ...
 )
 
-Look = Mapping[str, Mapping[str, int]]
+Snapshot = Mapping[str, Mapping[str, int]]
 
 
 def first_look(context: Context) -> Mapping[str, object]:
@@ -69,13 +69,13 @@ def counters(context: Context) -> Measurement:
     return compared(growth.first_look(context.before, "interfaces"), _snapshot(context))
 
 
-def compared(before: Mapping[str, object], after: Look) -> Measurement:
+def compared(before: Mapping[str, object], after: Snapshot) -> Measurement:
     """The growth of every counter (pure)."""
     names = sorted({*before, *after})
     if not names:
         raise CheckError("no interface was compared")
     looks = [growth.Growth(before.get(name), after.get(name, {})) for name in names]
-    plain = {key: tuple(delta.of((key,)) for delta in looks) for key in COLUMNS}
+    plain = {key: tuple(delta.total((key,)) for delta in looks) for key in COLUMNS}
     allowances = [tuple(key for key in delta.after if key.endswith(ALLOWANCE)) for delta in looks]
     return Measurement(
         {
@@ -83,7 +83,7 @@ def compared(before: Mapping[str, object], after: Look) -> Measurement:
             **plain,
             "allowance_counters": tuple(len(keys) for keys in allowances),
             "allowance_exceeded": tuple(
-                delta.of(keys) for delta, keys in zip(looks, allowances, strict=True)
+                delta.total(keys) for delta, keys in zip(looks, allowances, strict=True)
             ),
         },
         "\n".join(f"{name}: {delta.changes()}" for name, delta in zip(names, looks, strict=True)),
@@ -104,7 +104,7 @@ def parse_dev(text: str) -> dict[str, dict[str, int]]:
     return interfaces
 
 
-def _snapshot(context: Context) -> Look:
+def _snapshot(context: Context) -> Snapshot:
     try:
         every = parse_dev(DEV.read_text(encoding="ascii", errors="replace"))
         me = context.roster.members[context.node_rank]

@@ -64,7 +64,7 @@ def compared(before: Mapping[str, object], after: Looks, declared: int) -> Measu
     """Both measurements compared, device by device (pure)."""
     names = [f"device {number}" for number in range(max(declared, len(after)))]
     both = [growth.Growth(before.get(name), after.get(name, {})) for name in names]
-    metrics: dict[str, Value] = {metric: tuple(delta.of((metric,)) for delta in both) for metric in COUNTERS}
+    metrics: dict[str, Value] = {name: tuple(delta.total((name,)) for delta in both) for name in COUNTERS}
     lines = (
         f"{name}: {listed(delta.before) or 'not read'} -> {listed(delta.after) or 'not read'}"
         for name, delta in zip(names, both, strict=True)

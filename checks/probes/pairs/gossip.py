@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 SLOTS = 64
 FIELDS = 6
-WORDS = SLOTS * FIELDS
+LENGTH = SLOTS * FIELDS
 
 
 class Gossip:
@@ -53,11 +53,11 @@ class Gossip:
         """
         latest = sorted(self._accusers, key=lambda rank: -max(self._accusers[rank].values()))[:SLOTS]
         numbers = [number for rank in latest for number in self._encoded(rank)]
-        return numbers + [0] * (WORDS - len(numbers))
+        return numbers + [0] * (LENGTH - len(numbers))
 
     def learn(self, numbers: Sequence[int]) -> None:
         """Reads the message of another rank. Parts that are malformed are ignored."""
-        for at in range(0, min(len(numbers), WORDS) - FIELDS + 1, FIELDS):
+        for at in range(0, min(len(numbers), LENGTH) - FIELDS + 1, FIELDS):
             accused, heard, *claims = (number - 1 for number in numbers[at : at + FIELDS])
             if not 0 <= accused < self.ranks:
                 continue

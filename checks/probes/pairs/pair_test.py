@@ -147,20 +147,20 @@ class PairTest:
 
         device = self.buffers.device
         mine = torch.tensor(self.greeting, dtype=torch.int32, device=device)
-        theirs = torch.zeros(gossip.WORDS, dtype=torch.int32, device=device)
+        theirs = torch.zeros(gossip.LENGTH, dtype=torch.int32, device=device)
         self._exchange(out=(mine, GREETING), into=(theirs, GREETING))
         self.heard = theirs.tolist()
 
     def _ping(self) -> None:
-        word, echo = self.buffers.word, self.buffers.echo
-        self._trips([self._exchange(out=(word, PING), into=(echo, PONG)) for _ in range(self.sizes.pings)])
+        token, echo = self.buffers.word, self.buffers.echo
+        self._trips([self._exchange(out=(token, PING), into=(echo, PONG)) for _ in range(self.sizes.pings)])
 
     def _echo(self) -> None:
         """The other side of `_ping`: its round trips are from an echo to the next ping."""
-        word, echo, times = self.buffers.word, self.buffers.echo, list[float]()
-        self._exchange(into=(word, PING))
+        token, echo, times = self.buffers.word, self.buffers.echo, list[float]()
+        self._exchange(into=(token, PING))
         for _ in range(self.sizes.pings - 1):
-            times.append(self._exchange(out=(echo, PONG), into=(word, PING)))
+            times.append(self._exchange(out=(echo, PONG), into=(token, PING)))
         self._exchange(out=(echo, PONG))
         self._trips(times)
 
@@ -187,7 +187,7 @@ class PairTest:
 
     def _receive(self) -> None:
         """The other side of `_send`. Each message has a buffer of its own, so that all are compared after the timing."""
-        word = self.buffers.word
+        token = self.buffers.word
         while True:
             count, number = self._announced()
             if not count:
@@ -196,8 +196,8 @@ class PairTest:
             self.buffers.arrived[: number * count].fill_(-1.0)
             self._exchange(into=(rooms[0], DATA))
             for room in rooms[1:]:
-                self._exchange(out=(word, DONE), into=(room, DATA))
-            self._exchange(out=(word, DONE))
+                self._exchange(out=(token, DONE), into=(room, DATA))
+            self._exchange(out=(token, DONE))
             size = count * ELEMENT_BYTES
             self._compare(rooms, self.buffers.message(self.peer, self.me, self.tag + size, size))
 

@@ -111,7 +111,7 @@ def _rank_place(context: Context) -> RankPlace:
     """The rank's place in the process group is returned. Raises CheckError if the group is not the declared one."""
     import torch.distributed as dist
 
-    own = context.place
+    own = context.rank_place
     if own is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
     if dist.get_world_size() != context.declared.ranks or dist.get_rank() != own.rank:

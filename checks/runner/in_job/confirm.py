@@ -33,7 +33,7 @@ def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str
     then = next((node_of_pass.identity for node_of_pass in proven.nodes if node_of_pass.name == node), None)
     if then is None:
         return [f"{node} is not among the nodes that passed"]
-    return [*differences(then, identity_of_node(), gpus_per_node), *_found_here(proven, node)]
+    return [*differences(then, identity_of_node(), gpus_per_node), *found_here(proven, node)]
 
 
 def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
@@ -46,7 +46,7 @@ def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
     if isinstance(proven, str):
         return "", [proven]
     name, lines = among(proven, identity_of_node(), gpus_per_node)
-    lines += _found_here(proven, name)
+    lines += found_here(proven, name)
     return ("" if lines else name), lines
 
 
@@ -89,9 +89,12 @@ def differences(
     return lines or [f"{key} is not known" for key in needed if not then.get(key)]
 
 
-def _found_here(proven: Pass, node: str) -> list[str]:
-    overridden = {name for passed in proven.nodes if passed.name == node for name in passed.overridden}
-    return found_since(open_before(machine_state.folder()), moment(proven.measured_at), overridden)
+def found_here(proven: Pass, node: str) -> list[str]:
+    """What was found on this machine since it passed under this name, one line each."""
+    lines, text = list[str](), open_before(machine_state.folder())
+    for passed in (each for each in proven.nodes if each.name == node):
+        lines += found_since(text, moment(passed.measured_at or proven.measured_at), passed.overridden)
+    return lines
 
 
 def _read(pass_path: Path) -> Pass | str:

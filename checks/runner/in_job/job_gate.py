@@ -16,6 +16,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -35,8 +36,8 @@ from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper
 from checks.process.whole_file import write_whole
 from checks.runner.barrier import OK, NodeBarrier
-from checks.runner.deadline import LEAST_S, WRITE_S, limited
-from checks.runner.in_job.confirm import claim, confirm_here, twice
+from checks.runner.deadline import LEAST_S, NEVER, WRITE_S, limited
+from checks.runner.in_job.confirm import claim, confirm_here, found_here, twice
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.in_job.open_findings import close_answered, open_found
 from checks.runner.journal import ReportWriteError, now
@@ -71,15 +72,13 @@ def gate(
     responder = open_responder(node_context)
     try:
         confirmed = _confirmed(node_context, responder, confirm, pooled) if confirm else None
-        answer = confirmed or _check(node_context, attempt, out, responder, ask_s)
-        if isinstance(answer, Refusal):
-            # The node that leaves first would close the responder that the others still ask.
-            barrier_of(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
-            return answer
-        left = _leave_together(node_context, responder, answer)
-        if isinstance(left, Path):
+        if confirmed is not None:
+            answer = _leave_together(node_context, responder, confirmed)
+        else:
+            answer = _check(node_context, attempt, out, responder, ask_s)
+        if isinstance(answer, Path):
             close_answered(answer)
-        return left
+        return answer
     finally:
         responder.close()
         end_left(node_context)
@@ -116,7 +115,9 @@ def start(
     working = os.environ.get("PRELAUNCH_WORKING_FOLDER", "")
     secret_key.remove(node_context.key_path)
     write_whole(out / attempt / "started" / node_context.node, b"")
-    if working:  # the agent runs the checks elsewhere
+    if working:  # the agent runs the checks elsewhere, and looks there whether the command started, which may empty `out`
+        with suppress(OSError):
+            write_whole(node_context.scratch / "started", b"")
         os.chdir(working)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -165,41 +166,47 @@ def _each_its_own(node_context: NodeContext, barrier: NodeBarrier, name: str) ->
 def _check(
     node_context: NodeContext, attempt: str, out: Path, responder: Responder, ask_s: float
 ) -> Path | Refusal:
-    begun = now()
+    begun, barrier = now(), barrier_of(node_context, responder)
+    bundle, node = node_context.bundle, node_context.node
     try:
-        journal = run_beside(node_context, attempt, out, responder)
+        own = run_beside(node_context, attempt, out, responder).data
     except (ReportWriteError, OSError) as error:
-        return Refusal(Exit.CANNOT_TELL, str(error))
-    own = journal.data
-    barrier = barrier_of(node_context, responder)
-    barrier.put(
-        f"report/{node_context.node}",
-        packed(own),
-        _by(node_context, node_context.bundle.network_s, REPORTS_S),
-    )
-    report = merge(
-        node_context.bundle, attempt, {**_reports(node_context, barrier), node_context.node: own}, begun
-    )
-    verdict = decide(report, node_context.bundle.policy, builtin())
-    open_found(node_context.node, report, verdict.findings)
+        return _refused(node_context, barrier, Exit.CANNOT_TELL, str(error))
+    barrier.put(f"report/{node}", packed(own), _by(node_context, bundle.network_s, REPORTS_S))
+    report = merge(bundle, attempt, {**_reports(node_context, barrier), node: own}, begun)
+    verdict = decide(report, bundle.policy, builtin())
+    open_found(node, report, verdict.findings)
     try:
         _written(node_context, partial(_write_judged, node_context, report, verdict, out / attempt))
         approval = ""
         if verdict.answer is Answer.ASK and ask_s:
-            person_answer = hold(report.gate_id, attempt, out, barrier, ask_s, _refusal(verdict).reason)
+            # An answer takes hours, so that the deadline of the checks binds nothing that follows it.
+            node_context = replace(node_context, deadline=NEVER)
+            person_answer = hold(report.gate_id, attempt, out, barrier, ask_s, _summary(verdict))
             if isinstance(person_answer, Refusal):
-                return person_answer
+                return _refused(node_context, barrier, person_answer.code, person_answer.reason)
             approval = f"{person_answer.by} at {person_answer.at}: {person_answer.why}"
         elif verdict.answer is not Answer.GO:
-            return _refusal(verdict)
-        return _written(
-            node_context, partial(_write_pass, node_context, report, verdict, out / attempt, approval)
-        )
+            code = Exit.CANNOT_TELL if verdict.answer is Answer.CANNOT_TELL else Exit.NO_GO
+            return _refused(node_context, barrier, code, _summary(verdict))
+        proven = bundles.pass_of(report, verdict, approval)
+        # Other nodes may have measured for longer, and a person may have taken a day.
+        if lines := found_here(proven, node):
+            return _refused(node_context, barrier, Exit.NO_GO, f"no_go: {node}: {lines[0]}")
+        path = out / attempt / "passes" / f"{node}.json"
+        _written(node_context, partial(write_whole, path, bundles.dump(proven)))
     except TimeoutError as error:
         reason = f"cannot_tell: the verdict ({_summary(verdict)}) cannot be written below {out}: {error}"
-        return Refusal(Exit.CANNOT_TELL, reason)
+        return _refused(node_context, barrier, Exit.CANNOT_TELL, reason)
     except OSError as error:
-        return Refusal(Exit.CANNOT_TELL, f"{error.filename}: {error.strerror}")
+        return _refused(node_context, barrier, Exit.CANNOT_TELL, f"{error.filename}: {error.strerror}")
+    return _leave_together(node_context, responder, path)
+
+
+def _refused(node_context: NodeContext, barrier: NodeBarrier, code: int, reason: str) -> Refusal:
+    """The node that leaves first would close the responder that the others still ask."""
+    barrier.linger(min(LINGER_S, node_context.deadline.answer_in_s()))
+    return Refusal(code, reason)
 
 
 def _by(node_context: NodeContext, seconds: float, after_s: float) -> float:
@@ -260,22 +267,11 @@ def _write_judged(node_context: NodeContext, report: Report, verdict: Verdict, f
             sys.stdout.flush()
 
 
-def _refusal(verdict: Verdict) -> Refusal:
-    code = Exit.CANNOT_TELL if verdict.answer is Answer.CANNOT_TELL else Exit.NO_GO
-    return Refusal(code, _summary(verdict))
-
-
 def _summary(verdict: Verdict) -> str:
     if not verdict.findings:
         return verdict.answer.value
     first = verdict.findings[0]
     return f"{verdict.answer.value}: {first.subject}: {first.check}: {first.message}"
-
-
-def _write_pass(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, by: str) -> Path:
-    path = folder / "passes" / f"{node_context.node}.json"
-    write_whole(path, bundles.dump(bundles.pass_of(report, verdict, by)))
-    return path
 
 
 def _leave_together(node_context: NodeContext, responder: Responder, pass_path: Path) -> Path | Refusal:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from checks import catalog
-from checks.bundle import Pass, load_pass
+from checks.bundle import load_pass
 from checks.documents.columns import by_check
 from checks.documents.open_findings import OpenFindings
 from checks.documents.report import NodeReport
@@ -40,14 +41,14 @@ def open_found(name: str, report: Report, findings: Sequence[Finding]) -> None:
         return
     measured = by_check([entry for entry in report.observations if entry.outcome is Outcome.MEASURED])
     state_of_machine = seen_by(node, report, measured, findings)
-    _change(lambda known: after_gate(known, state_of_machine))
+    _change(lambda current: after_gate(current, state_of_machine))
 
 
 def settle_alone(policy: Policy, own: NodeReport) -> None:
     """Brings the open findings of this node up to date with what it shows by itself, by the rules of its watch: the verdict of these
     checks is made elsewhere and does not come back to this node.
     """
-    _change(lambda known: after_gate(known, _seen_here(policy, own)))
+    _change(lambda current: after_gate(current, _seen_here(policy, own)))
 
 
 def _seen_here(policy: Policy, own: NodeReport) -> LatestEvidence:
@@ -69,14 +70,11 @@ def close_answered(pass_path: Path) -> None:
     except (OSError, DecodeError) as error:
         log(f"the pass cannot be read, so no open finding is closed: {error}")
         return
-    names, at = _answered_here(proven, machine.boot_id(system.ROOT)), moment(proven.measured_at)
-    if names and math.isfinite(at):
-        _change(lambda known: after_pass(known, names, proven.gate_id, at))
-
-
-def _answered_here(proven: Pass, boot_id: str) -> frozenset[str]:
-    mine = [node for node in proven.nodes if boot_id and node.identity.get("boot_id") == boot_id]
-    return frozenset(name for node in mine for name in node.answered)
+    boot_id = machine.boot_id(system.ROOT)
+    for node in proven.nodes:
+        at = moment(node.measured_at or proven.measured_at)
+        if node.answered and boot_id and node.identity.get("boot_id") == boot_id and math.isfinite(at):
+            _change(partial(after_pass, names=node.answered, gate_id=proven.gate_id, at=at))
 
 
 def _change(make: Callable[[OpenFindings], OpenFindings]) -> None:

@@ -46,7 +46,7 @@ class AttemptMembers:
     """The hosts of the attempt. `alone` says why this host could not answer the roll call, "" if it did."""
 
     members: Mapping[str, ContainerStart]
-    alone: str = ""
+    reason: str = ""
 
     @property
     def token(self) -> str:

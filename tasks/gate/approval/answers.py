@@ -109,7 +109,7 @@ def _findings(judged: JudgedReport) -> Iterator[str]:
     """One line each; the report has their evidence."""
     groups = gathered(judged.verdict.findings)
     for item in groups[:FINDINGS]:
-        yield f"- **{item.word}** {escape(sentence(item))}"
+        yield f"- **{item.label}** {escape(sentence(item))}"
     if len(groups) > FINDINGS:
         yield f"- {len(groups) - FINDINGS} more are in the report."
 

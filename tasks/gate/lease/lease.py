@@ -309,9 +309,9 @@ def _held(store: Store, swapped: HeldLease | None, held: HeldLease) -> HeldLease
     if swapped is None:
         cluster = held.lease.cluster
         if store.get(lease_key(cluster)) is None:
-            place = store.location(lease_key(cluster))
+            path = store.location(lease_key(cluster))
             raise LeaseLost(
-                f"the lock of cluster {cluster} is no longer in the store: somebody removed {place}, or the store."
+                f"the lock of cluster {cluster} is no longer in the store: somebody removed {path}, or the store."
             )
         raise LeaseLost(f"another gate took over cluster {cluster} and its jobs.")
     return swapped

@@ -102,7 +102,7 @@ def with_kept_end(file: JudgedFile) -> JudgedFile:
     """The returned page begins with how the gate ended, where outcome.json beside the report says that. The file is data. It is not
     believed if it cannot be read, is another gate's, or says more than the verdict allows, and the page says so.
     """
-    gate, report = file.kept, file.report
+    gate, report = file.record, file.report
     table = outcome_beside(Path(gate.folder)) if gate is not None and gate.verdict is not None else None
     if table is None or gate is None or report is None:
         return file

@@ -61,8 +61,8 @@ ACCESS_REVIEW = ObjectKind(
 )
 LOCAL_QUEUE = ObjectKind("kueue.x-k8s.io/v1beta1", "LocalQueue", "localqueues")
 KINDS: Mapping[str, ObjectKind] = {
-    kind.name: kind
-    for kind in (
+    resource.name: resource
+    for resource in (
         CONFIG_MAP,
         SECRET,
         SERVICE,

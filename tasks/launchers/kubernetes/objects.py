@@ -132,7 +132,7 @@ def metadata(name: str, job: JobSpec) -> Table:
 
 
 def _workload(name: str, job: JobSpec, spec: Table, options: KubernetesOptions) -> Table:
-    meta, resource = metadata(name, job), FORMS[options.workload].kind
+    meta, resource = metadata(name, job), FORMS[options.workload].resource
     if options.queue:
         meta["labels"]["kueue.x-k8s.io/queue-name"] = options.queue
     if options.auto_resume:

@@ -70,7 +70,7 @@ def pod_of(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]
         "terminationGracePeriodSeconds": math.ceil(options.grace_s + UPLOAD_S),
         "volumes": _volumes(job, options, template),
     }
-    if form.kind is not JOB:
+    if form.resource is not JOB:
         del spec["restartPolicy"]  # it is one of the replicas
     if options.auto_resume:
         spec["nodeSelector"] = dict(HEALTHY)

@@ -77,7 +77,7 @@ def _without_answer(error: LaunchError) -> PreflightCheck:
 
 def rights(form: WorkloadForm) -> tuple[Right, ...]:
     """Every right that a gate with such workloads uses."""
-    return ((form.kind, ("create", "delete", "list"), ""), *RIGHTS)
+    return ((form.resource, ("create", "delete", "list"), ""), *RIGHTS)
 
 
 def _rights(api: Api, form: WorkloadForm) -> Iterator[PreflightCheck]:

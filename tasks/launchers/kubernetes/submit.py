@@ -78,14 +78,14 @@ def _withdraw(api: Api, name: str, form: WorkloadForm, record: bool) -> None:
         end(api, name, form)
         remove(api, name, record)
     except LaunchError as error:
-        command = f"kubectl delete {form.kind.plural} -n {api.namespace} -l {JOB_LABEL}={name}"
+        command = f"kubectl delete {form.resource.plural} -n {api.namespace} -l {JOB_LABEL}={name}"
         raise UnseenJob(f"{name} was not ended, and may run ({error}). End it: {command}") from error
 
 
 def end(api: Api, name: str, form: WorkloadForm) -> None:
     """Delete the job's workloads, each after its pods. Raises ApiRefused, EngineUnavailable."""
     for workload in workloads(api, name, form):
-        api.delete(form.kind, str(workload["metadata"]["name"]))
+        api.delete(form.resource, str(workload["metadata"]["name"]))
 
 
 def end_all(api: Api, name: str, form: WorkloadForm, within_s: float, poll_s: float) -> None:
@@ -125,7 +125,7 @@ def remove(api: Api, name: str, record: bool = False) -> None:
 
 def workloads(api: Api, name: str, form: WorkloadForm) -> Iterator[Object]:
     """The job's workloads. Raises ApiRefused, EngineUnavailable."""
-    return api.items(form.kind, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}")
+    return api.items(form.resource, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}")
 
 
 def pods_of(api: Api, name: str) -> tuple[PodView, ...]:

@@ -29,7 +29,7 @@ class WorkloadForm:
     {job} for the job's name. `number` is the field of the pod that ends with its number; "" where the launcher writes it.
     """
 
-    kind: ObjectKind
+    resource: ObjectKind
     each: bool = False
     container: str = "prelaunch"
     address: str = "{job}-%.{job}"

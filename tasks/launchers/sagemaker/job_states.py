@@ -112,15 +112,19 @@ def trained(described: Mapping[str, Any]) -> bool:
     return bool(described.get("TrainingStartTime")) or any(step.get("Status") == "Training" for step in steps)
 
 
-def starts(described: Mapping[str, Any]) -> int:
-    """How often the job's containers started: once more after each restart or interruption that led to training again."""
-    count, fresh = 0, True
+def starts(described: Mapping[str, Any]) -> list[datetime]:
+    """The starts of the job's containers: one more after each restart or interruption that led to training again. Each is dated with
+    the step before it, in full seconds as S3 dates objects: all that the start leaves is younger.
+    """
+    dates, fresh = list[datetime](), True
+    before = datetime.min.replace(tzinfo=UTC)
     for step in described.get("SecondaryStatusTransitions") or ():
-        if step.get("Status") in ("Restarting", "Interrupted"):
-            fresh = True
-        elif step.get("Status") == "Training" and fresh:
-            count, fresh = count + 1, False
-    return count
+        trains = step.get("Status") == "Training"
+        if trains and fresh:
+            dates.append(before)
+        fresh = step.get("Status") in ("Restarting", "Interrupted") or (fresh and not trains)
+        before = step["StartTime"].replace(microsecond=0)
+    return dates
 
 
 def keeps(described: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from tasks.store.aws import AwsRefused
 TABLE: Mapping[str, RetentionState] = {
     "InUse": RetentionState.COMING,  # by this very job, which is ending
     "Available": RetentionState.READY,
-    "Reused": RetentionState.TAKEN,
+    "Reused": RetentionState.REUSED,
     "Terminated": RetentionState.GONE,
 }
 # Judgement: a job that ended has its pool's first status, InUse, within moments, or no pool at all.
@@ -51,7 +51,7 @@ def retained_of(described: Described) -> RetainedMachines:
     detail = f"WarmPoolStatus {status or 'is not there yet'}"
     detail += f", {retained} s retained" if retained is not None else ""
     state = TABLE.get(status, RetentionState.COMING)
-    by = str(pool.get("ReusedByJob") or "") if state is RetentionState.TAKEN else ""
+    by = str(pool.get("ReusedByJob") or "") if state is RetentionState.REUSED else ""
     detail += f" by {by}" if by else ""
     return RetainedMachines(state, detail, by, COMING_S if status else NO_STATUS_S)
 
@@ -91,7 +91,7 @@ def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> st
         if described is None:
             return ""
         retained = retained_of(described)
-        if retained.state in (RetentionState.NOTHING, RetentionState.GONE, RetentionState.TAKEN):
+        if retained.state in (RetentionState.NOTHING, RetentionState.GONE, RetentionState.REUSED):
             done = is_asked and retained.state is RetentionState.GONE
             return f"the warm pool of {name} was released ({retained.detail})" if done else ""
         if not state_of(described).final:

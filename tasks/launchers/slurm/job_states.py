@@ -195,21 +195,21 @@ def rows_of(text: str) -> tuple[SlurmJob, ...]:
     return tuple(_parsed(line) for line in text.splitlines() if line.strip())
 
 
-def row_for(rows: Iterable[SlurmJob], job_id: int | None) -> SlurmJob | None:
+def row_for(jobs: Iterable[SlurmJob], job_id: int | None) -> SlurmJob | None:
     """The row of that job; without a number that of the first job that bears the name."""
-    matches = sorted((row for row in rows if job_id in (None, row.job_id)), key=lambda row: row.job_id)
+    matches = sorted((job for job in jobs if job_id in (None, job.job_id)), key=lambda job: job.job_id)
     return matches[0] if matches else None
 
 
-def submitted_row(rows: Iterable[SlurmJob], job_id: int | None) -> SlurmJob | None:
+def submitted_row(jobs: Iterable[SlurmJob], job_id: int | None) -> SlurmJob | None:
     """The row of that job; without a number that of a job that may be ours, first of one that has not ended.
 
     A job of ours writes its number down when it starts, so one that ended well is an older one of the same name.
     """
     if job_id is not None:
-        return row_for(rows, job_id)
-    possible = [row for row in rows if row.job_state is not JobState.SUCCEEDED]
-    return row_for((row for row in possible if not row.job_state.final), None) or row_for(possible, None)
+        return row_for(jobs, job_id)
+    possible = [job for job in jobs if job.job_state is not JobState.SUCCEEDED]
+    return row_for((job for job in possible if not job.job_state.final), None) or row_for(possible, None)
 
 
 def _parsed(line: str) -> SlurmJob:

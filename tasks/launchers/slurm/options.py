@@ -13,7 +13,7 @@ from checks.value_types import Range, Text
 from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 
 # One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
-Word = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
+SbatchWord = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
 # A path on a #SBATCH line, where % is a pattern of sbatch(1), and in pyxis' list of mounts.
 FOLDER = r"/[^\s\"'\\,:#;$`%]+"
 JOIN_S = 180.0
@@ -35,14 +35,14 @@ class SlurmOptions:
 
     placement: NodePlacement = NodePlacement.IN_JOB
     folder: Annotated[str, Text(rf"({FOLDER})?", 512)] = ""
-    partition: Word = ""
-    account: Word = ""
-    qos: Word = ""
-    reservation: Word = ""
-    constraint: Word = ""
-    exclude: Word = ""
+    partition: SbatchWord = ""
+    account: SbatchWord = ""
+    qos: SbatchWord = ""
+    reservation: SbatchWord = ""
+    constraint: SbatchWord = ""
+    exclude: SbatchWord = ""
     exclude_failed: bool = False
-    gres: Word = ""
+    gres: SbatchWord = ""
     gpus_per_node: Annotated[int, Range(0, 64)] = 0
     exclusive: bool = True
     sbatch_file: str = ""

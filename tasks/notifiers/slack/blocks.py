@@ -31,7 +31,7 @@ _MARK = re.compile(r"(?<!\w)[*_~`]+|[*_~`]+(?!\w)|:(?=[\w+'-]+:)")
 def escape(text: str, most: int = SECTION) -> str:
     """One line in which `&`, `<` and `>` are written out, and no sign begins bold, italics, code or an emoji."""
     # Slack has no escape for its own marks: a word joiner beside one keeps it from being the edge of anything.
-    return entities(_MARK.sub(lambda found: f"\u2060{found.group()}\u2060", one_line(text, most)))
+    return entities(_MARK.sub(lambda match: f"\u2060{match.group()}\u2060", one_line(text, most)))
 
 
 def entities(text: str) -> str:
@@ -95,7 +95,7 @@ def is_local(url: str) -> bool:
 
 def mention(ids: Sequence[str]) -> str:
     """The markup that @-mentions users (U..., W...) and user groups (S...)."""
-    return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in ids)
+    return " ".join(f"<!subteam^{target}>" if target.startswith("S") else f"<@{target}>" for target in ids)
 
 
 def when(seconds: float) -> str:

@@ -86,14 +86,14 @@ class SlackWeb:
         """Whether NO_PROXY names Slack's host: the SDK reads only HTTPS_PROXY."""
         return bool(urllib.request.proxy_bypass(urlsplit(self._api_url).hostname or ""))
 
-    def call(self, method: str, channel: str = "", form: bool = False, **given: Any) -> dict[str, Any]:
+    def call(self, method: str, channel: str = "", form: bool = False, **arguments: Any) -> dict[str, Any]:
         """Call a method and return Slack's answer. Some methods take a form instead of JSON.
 
         Raises SlackRefused if Slack says no, NotifyError where it does not answer in time.
         """
         if channel:
-            given["channel"] = channel
-        body: dict[str, Any] = {"params": given} if form else {"json": given}
+            arguments["channel"] = channel
+        body: dict[str, Any] = {"params": arguments} if form else {"json": arguments}
         sent = self.attempt(method, lambda: self.client.api_call(method, **body), channel)
         return sent.data if isinstance(sent.data, dict) else {}
 
@@ -107,16 +107,16 @@ class SlackWeb:
     def _failed(self, method: str, channel: str, error: Exception) -> NotifyError:
         """The error with its meaning. Of Slack's answer and the request it has only Slack's error name."""
         if not isinstance(error, SlackApiError):
-            kind = type(getattr(error, "reason", error)).__name__
+            cause = type(getattr(error, "reason", error)).__name__
             return NotifyError(
-                f"Slack at {self._api_url} does not answer {method}: {kind}. Check the network, the proxy, and api_url."
+                f"Slack at {self._api_url} does not answer {method}: {cause}. Check the network, the proxy, and api_url."
             )
-        status, word = getattr(error.response, "status_code", 200), _plain_word(error.response.get("error"))
+        status, reason = getattr(error.response, "status_code", 200), _plain_word(error.response.get("error"))
         if status == 429 or status >= 500:
             return NotifyError(f"Slack answers {status} ({method}), which may pass by itself.")
         needed = _plain_word(error.response.get("needed"))
-        remedy = REMEDIES.get(word, OTHER).format(reference=self._reference, channel=channel, needed=needed)
-        return SlackRefused(f"Slack refuses {method}: {word}. {remedy}", word)
+        remedy = REMEDIES.get(reason, OTHER).format(reference=self._reference, channel=channel, needed=needed)
+        return SlackRefused(f"Slack refuses {method}: {reason}. {remedy}", reason)
 
 
 def _plain_word(field: object) -> str:

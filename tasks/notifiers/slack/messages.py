@@ -65,12 +65,12 @@ _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     """The deadline and how to answer; buttons only if somebody may press them."""
-    what = "*Override this verdict?*" if question.override else "*Launch in spite of these warnings?*"
-    what = f"*Allow this: {escape(question.repair, LINE)}?*" if question.repair else what
+    prompt = "*Override this verdict?*" if question.override else "*Launch in spite of these warnings?*"
+    prompt = f"*Allow this: {escape(question.repair, LINE)}?*" if question.repair else prompt
     ways = ["with the buttons below"] if question.by_slack else []
     ways += [_in_prefect(question.url)] if question.url and not question.repair else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
-    text = marked(f"{what} {how} {when(question.deadline)}. {UNANSWERED}")
+    text = marked(f"{prompt} {how} {when(question.deadline)}. {UNANSWERED}")
     text["block_id"] = BLOCK_ID
     return [text, _buttons(gate_id, question)] if question.by_slack else [text]
 
@@ -106,7 +106,7 @@ def _button(action: str, text: str, value: dict[str, str]) -> Block:
 
 def first_line(page: Notification) -> str:
     """The title: "NO-GO p5-prod: node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: error 44"."""
-    return one_line(page.title, LINE) or f"{page.kind} {page.gate or page.cluster}"
+    return one_line(page.title, LINE) or f"{page.topic} {page.gate or page.cluster}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def notification_message(page: Notification) -> Message:
     blocks += [plain(one_line(page.title, 600))] if len(line) > HEADER else []
     about = escape(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}")
     blocks.append(small_marked(f"{about}, measured {when(page.measured_s)}" if page.measured_s else about))
-    blocks += [plain(str(page.answered))] if page.answered else []
+    blocks += [plain(str(page.answer))] if page.answer else []
     blocks += [
         plain(value if key == MEANING else f"{key}: {value}") for key, value in page.facts if key in FIRST
     ]
@@ -184,13 +184,13 @@ def answer_message(answer: AnswerLine) -> Message:
     line = str(answer)
     if not _USER.fullmatch(answer.slack_user):
         return Message(escape(line, FALLBACK), [plain(line)])
-    shown = f"{mention((answer.slack_user,))} (Slack) {escape(answer.said, TEXT // 2)}"
-    return Message(escape(line, FALLBACK), [marked(shown)])
+    markup = f"{mention((answer.slack_user,))} (Slack) {escape(answer.text, TEXT // 2)}"
+    return Message(escape(line, FALLBACK), [marked(markup)])
 
 
 def finding_blocks(item: Item, title: str) -> list[Block]:
     """A finding with its remedy, the commands to type, and its evidence. What the title says already is not repeated."""
-    is_known = bool(item.said) and item.said in title
+    is_known = bool(item.sentence) and item.sentence in title
     text = f"{item.heading} ({item.check})" if is_known else str(item)
     text += f"\nDo: {item.remedy}" if item.remedy else ""
     blocks = [plain(text)]
@@ -201,25 +201,25 @@ def finding_blocks(item: Item, title: str) -> list[Block]:
 
 def _tail(page: Notification) -> list[Block]:
     """The end of a message, which stays however long the message is."""
-    blocks = [small(f"Other notifiers failed: {'; '.join(page.said)}")] if page.said else []
+    blocks = [small(f"Other notifiers failed: {'; '.join(page.failed)}")] if page.failed else []
     blocks += _links((*((Link("report", page.url),) if page.url else ()), *page.links))
     return [*blocks, *(question_blocks(page.gate_id, page.question) if page.question else ())]
 
 
 def _links(links: Sequence[Link]) -> list[Block]:
     """Links for the URLs that every reader's browser can open; the rest as text."""
-    found = [(one.text, browsable(one.url)) for one in links]
-    shown, left = "", 0
-    for text, url in ((text, url) for text, url in found if opens(url)):
-        wider = f"{shown}  |  {link(text, url)}" if shown else link(text, url)
-        shown, left = (wider, left) if len(wider) < CONTEXT - 100 else (shown, left + 1)
-    shown += f"  |  and {counted(left, 'more link')} in the report" if left else ""
+    pairs = [(entry.text, browsable(entry.url)) for entry in links]
+    markup, left = "", 0
+    for text, url in ((text, url) for text, url in pairs if opens(url)):
+        wider = f"{markup}  |  {link(text, url)}" if markup else link(text, url)
+        markup, left = (wider, left) if len(wider) < CONTEXT - 100 else (markup, left + 1)
+    markup += f"  |  and {counted(left, 'more link')} in the report" if left else ""
     others = "\n".join(
         f"{text}: {url}{f' ({ELSEWHERE})' if is_local(url) else ''}"
-        for text, url in found
+        for text, url in pairs
         if url and not opens(url)
     )
-    return [*([small_marked(shown)] if shown else []), *([small(others)] if others else [])]
+    return [*([small_marked(markup)] if markup else []), *([small(others)] if others else [])]
 
 
 def _long(page: Notification) -> str:

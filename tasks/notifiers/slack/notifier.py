@@ -32,7 +32,7 @@ from tasks.notifiers.slack.thread import SlackRun, ThreadState, digest_of
 # An end waits for a progress that is on its way; progress waits for nobody, because a newer one comes soon.
 END_S, SHOW_S = 9.0, 2.0
 # tasks.notifiers.deliver: a notification about machines that may still be billing is separate from the run's own.
-BESIDE = "-machines"
+SUFFIX = "-machines"
 # Notifications of these kinds are replies below the run's message, which stays as it is.
 BELOW = (PageKind.MACHINES, PageKind.REPAIR)
 # One process writes a run's messages one after the other: progress never overtakes an end. Runs share the locks.
@@ -59,25 +59,21 @@ class SlackNotifier(Notifier):
         """Show the progress. An open question and an end are not overwritten."""
         with self._turn(status.gate_id, SHOW_S, patient=False) as web:
             run = SlackRun(web, self._means.store, status.gate_id)
-            if run.record.state is ThreadState.ASKING and status.answered:
-                if digest_of(str(status.answered)) == run.record.heard:
-                    return  # the answer to an earlier question
-                run.answer(status.answered)
+            if status.answer:
+                run.answer(status.answer)
             if run.record.state is ThreadState.RUNNING:
                 run.bring(self._table.channel, status_message(status))
 
-    def answered(self, gate_id: str, answer: AnswerLine) -> None:
+    def show_answer(self, gate_id: str, answer: AnswerLine) -> None:
         """Remove the buttons of a question that was answered; the thread says who answered and why. Raises NotifyError, StoreError."""
         with self._turn(gate_id, END_S) as web:
-            run = SlackRun(web, self._means.store, gate_id)
-            if run.record.state is ThreadState.ASKING:
-                run.answer(answer)
+            SlackRun(web, self._means.store, gate_id).answer(answer)
 
     def _tell(self, page: Notification, calls: bool) -> str:
         channel, ids = self._audience(page)
         with self._turn(page.gate_id, END_S) as web:
             run = self._run(web, page, channel)
-            is_below = page.kind in BELOW and channel in run.record.messages
+            is_below = page.topic in BELOW and channel in run.record.messages
             if not is_below:
                 self._bring(run, channel, page)
             if calls:
@@ -86,26 +82,26 @@ class SlackNotifier(Notifier):
             if more := notification_message(page) if is_below else more_message(page):
                 reply = partial(run.reply, channel, f"more {_name(page)}", more)
                 _try(run, "the findings are not all in the thread", reply)
-            return "; but ".join((run.place(channel), *run.problems))
+            return "; but ".join((run.address(channel), *run.problems))
 
     def _audience(self, page: Notification) -> tuple[str, tuple[str, ...]]:
         """The channel and the people for an audience."""
         table = self._table
-        if page.audience is Audience.OWNER and page.kind not in (PageKind.GO, PageKind.CANCELLED):
+        if page.audience is Audience.OWNER and page.topic not in (PageKind.GO, PageKind.CANCELLED):
             return table.owner_channel or table.channel, table.owner_mention
         return table.channel, table.mention
 
     def _run(self, web: SlackWeb, page: Notification, channel: str) -> SlackRun:
         """The run's messages, or those of the run to which the notification belongs, if that has one in this channel."""
-        if page.gate_id.endswith(BESIDE):
-            run = SlackRun(web, self._means.store, page.gate_id.removesuffix(BESIDE))
+        if page.gate_id.endswith(SUFFIX):
+            run = SlackRun(web, self._means.store, page.gate_id.removesuffix(SUFFIX))
             if channel in run.record.messages:
                 return run
         return SlackRun(web, self._means.store, page.gate_id)
 
     def _bring(self, run: SlackRun, channel: str, page: Notification) -> None:
         """Make every message of the run show the notification; the one with the question is in `channel`. Raises NotifyError."""
-        asked = run.record.asked or channel
+        asked_in = run.record.asked or channel
         if page.question is None:
             run.end()
         silent = notification_message(replace(page, question=None))
@@ -120,18 +116,18 @@ class SlackNotifier(Notifier):
             run.problems.append(f"the message is not up to date: {error}")
         if page.question is not None:
             run.ask(channel, page.question.key, message)
-        elif page.answered and asked in run.record.messages:
-            reply = answer_message(page.answered)
+        elif page.answer and asked_in in run.record.messages:
+            reply = answer_message(page.answer)
             _try(
                 run,
                 "the answer is not in the thread",
-                partial(run.reply, asked, f"answer {run.record.key}", reply),
+                partial(run.reply, asked_in, f"answer {run.record.key}", reply),
             )
 
     @contextmanager
     def _turn(self, gate_id: str, seconds: float, patient: bool = True) -> Iterator[SlackWeb]:
         """Use Slack once no other thread of this process writes the run's messages; it is waited for so long. Raises NotifyError."""
-        turn = _TURNS[hash(gate_id.removesuffix(BESIDE)) % len(_TURNS)]
+        turn = _TURNS[hash(gate_id.removesuffix(SUFFIX)) % len(_TURNS)]
         if not turn.acquire(timeout=seconds):
             raise NotifyError(
                 "another message of this run is on its way to Slack. It will be tried again with the next message."
@@ -153,4 +149,4 @@ def _try(run: SlackRun, step: str, effect: Callable[[], None]) -> None:
 def _name(page: Notification) -> str:
     """A name that is equal for equal notifications."""
     about = page.question.key if page.question else page.title
-    return digest_of(f"{page.kind}\n{page.audience}\n{about}")
+    return digest_of(f"{page.topic}\n{page.audience}\n{about}")

@@ -53,7 +53,7 @@ class ThreadRecord:
     """The messages of a run by the channel that the gate file names.
 
     `key` is the last question's, `asked` the channel of the message that asks it ("" once it is answered), `blocks` the JSON
-    of that message without its question, `heard` the digest of the last answer.
+    of that message without its question.
     """
 
     schema_version: Version = SCHEMA_VERSION
@@ -61,7 +61,6 @@ class ThreadRecord:
     messages: Mapping[str, Posted] = field(default_factory=dict)
     key: str = ""
     asked: str = ""
-    heard: str = ""
     text: str = ""
     blocks: str = "[]"
 
@@ -129,20 +128,22 @@ class SlackRun:
         )
 
     def answer(self, answer: AnswerLine) -> None:
-        """Remove the buttons of a question that is over, and post who decided and why to the thread. Raises NotifyError, StoreError.
+        """If its question is open, remove the buttons, and post who decided and why to the thread. Raises NotifyError, StoreError.
 
-        The run and the process that serves the buttons may both hear of it: whoever notes it first says it.
+        The run, with each progress, and the process that serves the buttons may both report it: whoever notes it first says it.
         """
-        asked, reply = self.record, answer_message(answer)
-        over = replace(_asks_nothing(asked, ThreadState.RUNNING), heard=digest_of(str(answer)))
+        if self.record.state is not ThreadState.ASKING or answer.key != self.record.key:
+            return
+        before, reply = self.record, answer_message(answer)
+        over = _asks_nothing(before, ThreadState.RUNNING)
         data = dump_plain(over)
         if self._data is None or not self._store.replace_if(slack_key(self._gate_id), self._data, data):
             self.record, self._data = read_record(self._store, self._gate_id)
             return
         self.record, self._data = over, data
-        blocks = json.loads(asked.blocks)
-        self.bring(asked.asked, Message(asked.text, [*blocks, *reply.blocks], asked.text))
-        self.reply(asked.asked, f"answer {asked.key}", reply)
+        blocks = json.loads(before.blocks)
+        self.bring(before.asked, Message(before.text, [*blocks, *reply.blocks], before.text))
+        self.reply(before.asked, f"answer {before.key}", reply)
 
     def end(self) -> None:
         """Progress is not shown any more, and nothing is asked."""
@@ -162,7 +163,7 @@ class SlackRun:
                 f"the record of what was sent could not be stored, so it may be sent again: {error}"
             )
 
-    def place(self, channel: str) -> str:
+    def address(self, channel: str) -> str:
         """Where the message is: its permalink, or the channel's name where Slack does not say."""
         posted = self.record.messages[channel]
         try:

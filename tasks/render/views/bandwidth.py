@@ -73,8 +73,8 @@ def bandwidth(report: Report, facts: Facts | None) -> Bandwidth:
     for check, by_size in sorted(_measured(report).items()):
         # From the largest downwards: the one that shows the peak is never the one that is left out.
         sizes = sorted(by_size)[:: -math.ceil(len(by_size) / SIZES)][::-1]
-        values, words = _expected(check, sizes, report.declared, facts)
-        (sources if values else unknown)[words] = None
+        values, note = _expected(check, sizes, report.declared, facts)
+        (sources if values else unknown)[note] = None
         for size in sizes:
             speeds = by_size[size]
             ends = min(speeds), median(speeds), max(speeds)
@@ -83,24 +83,24 @@ def bandwidth(report: Report, facts: Facts | None) -> Bandwidth:
 
 
 def _measured(report: Report) -> Mapping[str, Mapping[float, list[float]]]:
-    found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for check, rows in by_check(report.observations).items():
-        for size, busbw in _pairs(rows) if check.startswith(FAMILIES) else ():
-            found[check][size].append(busbw)
-    return found
+    speeds: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for check, check_table in by_check(report.observations).items():
+        for size, busbw in _pairs(check_table) if check.startswith(FAMILIES) else ():
+            speeds[check][size].append(busbw)
+    return speeds
 
 
-def _pairs(rows: CheckTable) -> Iterator[tuple[float, float]]:
+def _pairs(check_table: CheckTable) -> Iterator[tuple[float, float]]:
     """Each size above 0 with a speed that was measured at it."""
-    columns = rows.column("sizes_bytes"), rows.column("busbw_gbps")
-    if not any(name in rows.columns.metrics for name in ("sizes_bytes", "busbw_gbps")):
+    columns = check_table.column("sizes_bytes"), check_table.column("busbw_gbps")
+    if not any(name in check_table.columns.metrics for name in ("sizes_bytes", "busbw_gbps")):
         return
-    known: dict[object, list[float | None]] = {}
-    for sizes, speeds, outcome in zip(*columns, rows.columns.outcomes, strict=True):
+    numbers: dict[object, list[float | None]] = {}
+    for sizes, speeds, outcome in zip(*columns, check_table.columns.outcomes, strict=True):
         if outcome is Outcome.MEASURED:
-            if sizes not in known:  # thousands of ranks are measured at the same sizes
-                known[sizes] = _numbers(sizes)
-            for size, busbw in zip(known[sizes], _numbers(speeds), strict=False):
+            if sizes not in numbers:  # thousands of ranks are measured at the same sizes
+                numbers[sizes] = _numbers(sizes)
+            for size, busbw in zip(numbers[sizes], _numbers(speeds), strict=False):
                 if size is not None and busbw is not None and size > 0:
                     yield size, busbw
 
@@ -117,22 +117,22 @@ def _expected(
     """What is expected at each size, and whose numbers these are; or nothing, and why."""
     if facts is None:
         return {}, NO_TABLE
-    facts = facts.of(declared)
-    kind, group = declared.instance_type, taking_part(check, declared)
-    instance = facts.instances.get(kind)
-    named = f"{group.collective} over {group.ranks} ranks of {group.nodes} x {kind}"
+    facts = facts.merged(declared)
+    name, group = declared.instance_type, taking_part(check, declared)
+    instance = facts.instances.get(name)
+    subject = f"{group.collective} over {group.ranks} ranks of {group.nodes} x {name}"
     if instance is None:
-        return {}, f"Nothing is known of {kind}, so nothing is expected of {named}."
+        return {}, f"Nothing is known of {name}, so nothing is expected of {subject}."
     transport = transport_of(instance, group.nodes)
     values, source = dict[float, float](), ""
     for size in sizes:
-        known = expected_busbw(facts, kind, group.nodes, group.ranks, group.collective, size, transport)
-        if known is not None and known.value > 0:
-            values[size], source = known.value, str(known.provenance)
+        rate = expected_busbw(facts, name, group.nodes, group.ranks, group.collective, size, transport)
+        if rate is not None and rate.value > 0:
+            values[size], source = rate.value, str(rate.provenance)
     if values:
         return values, f"Expected of {check}: {source}"
     where = f" ({transport})" if transport else ""
-    return {}, f"Nothing is known of {named}{where}: nothing is expected of it here."
+    return {}, f"Nothing is known of {subject}{where}: nothing is expected of it here."
 
 
 def bandwidth_table(rates: Sequence[CollectiveRate]) -> Table:

@@ -17,9 +17,9 @@ from tasks.render.headline import deciding
 from tasks.render.views.nodes import State, finding_state
 from tasks.text.inert import browsable, one_line
 
-ROWS = 60
+MOST_ROWS = 60
 # So many names are written out; of more the first and the last.
-NAMED = 3
+MOST_NAMES = 3
 # So many findings of one kind have a row each; more share one.
 ALIKE = 3
 RANK = "/rank-"
@@ -30,9 +30,9 @@ class FindingRow:
     """One row: `who` is short, `anchor` is that of the first finding."""
 
     state: State
-    word: str
-    who: str
-    said: str
+    label: str
+    subject: str
+    message: str
     check: str
     anchor: str
 
@@ -50,8 +50,8 @@ def finding_anchor(item: Group) -> str:
 
 def first_anchor(verdict: Verdict) -> str:
     """The anchor of the finding that decides the verdict, for the address of its page; "" for a GO, which none decides."""
-    found = deciding(verdict) if verdict.answer is not Answer.GO else ()
-    return finding_anchor(found[0]) if found else ""
+    groups = deciding(verdict) if verdict.answer is not Answer.GO else ()
+    return finding_anchor(groups[0]) if groups else ""
 
 
 def with_anchor(page: str, verdict: Verdict) -> str:
@@ -66,21 +66,21 @@ def finding_rows_of(groups: Sequence[Group]) -> tuple[FindingRow, ...]:
     kinds: dict[tuple[object, ...], list[Group]] = {}
     for item in groups:
         kinds.setdefault(_sort_key(item), []).append(item)
-    rows: list[FindingRow] = []
+    lines: list[FindingRow] = []
     for item in groups:
         alike = kinds[_sort_key(item)]
         if len(alike) <= ALIKE:
-            rows.append(_line(item, item.subjects, item.message))
+            lines.append(_line(item, item.subjects, item.message))
         elif item is alike[0]:
-            subjects = tuple(dict.fromkeys(subject for one in alike for subject in one.subjects))
-            rows.append(_line(item, subjects, f"{item.message} (the first of {len(alike)} such findings)"))
-    return tuple(rows)
+            subjects = tuple(dict.fromkeys(subject for group in alike for subject in group.subjects))
+            lines.append(_line(item, subjects, f"{item.message} (the first of {len(alike)} such findings)"))
+    return tuple(lines)
 
 
 def ranged(subjects: Sequence[str]) -> str:
     """Short, in natural order: "node-1", "node-1, node-2", "37 nodes: node-12 ... node-980", "node-1, 8 ranks: 8 ... 15"."""
     ordered = sorted(set(subjects), key=natural)
-    if len(ordered) <= NAMED:
+    if len(ordered) <= MOST_NAMES:
         return ", ".join(one_line(subject, 120) for subject in ordered)
     nodes = {subject.partition(RANK)[0] for subject in ordered}
     if len(nodes) == 1 and all(RANK in subject for subject in ordered):
@@ -90,8 +90,8 @@ def ranged(subjects: Sequence[str]) -> str:
 
 
 def _line(item: Group, subjects: Sequence[str], message: str) -> FindingRow:
-    who, message_line = ranged(subjects), one_line(message, 400)
-    return FindingRow(finding_state(item), item.word, who, message_line, item.where, finding_anchor(item))
+    names, message_line = ranged(subjects), one_line(message, 400)
+    return FindingRow(finding_state(item), item.label, names, message_line, item.where, finding_anchor(item))
 
 
 def _sort_key(item: Group) -> tuple[object, ...]:

@@ -34,7 +34,7 @@ class HeatMap:
 
     title: str
     unit: str
-    rows: tuple[tuple[str, tuple[MapCell, ...]], ...]
+    lines: tuple[tuple[str, tuple[MapCell, ...]], ...]
     hidden: int
 
 
@@ -47,12 +47,12 @@ def maps_of(matrices: Sequence[DecodedMatrix]) -> tuple[HeatMap, ...]:
 
 def heat_map(tested: DecodedMatrix) -> HeatMap:
     """The nodes towards each other; of a matrix inside nodes the ranks of the likeliest suspect's node, or of the first bad test's."""
-    matrix, parts, title = tested.matrix, tested.matrix.parts, tested.title
-    names = [part.node for part in parts]
+    matrix, ends, title = tested.matrix, tested.matrix.endpoints, tested.title
+    names = [end.node for end in ends]
     if matrix.span is not Span.BETWEEN:
         suspected = [node for suspect in tested.decoded.suspects for node in suspect.nodes]
-        node = suspected[0] if suspected else parts[matrix.sources[min(tested.decoded.bad)]].node
-        names = [part.name.removeprefix(f"{node}/") if part.node == node else "" for part in parts]
+        node = suspected[0] if suspected else ends[matrix.sources[min(tested.decoded.bad)]].node
+        names = [end.name.removeprefix(f"{node}/") if end.node == node else "" for end in ends]
         title = f"{title}, {node}"
     tests: dict[Pair, list[float | None]] = defaultdict(list)
     for (source, target), value in settled(tested).items():
@@ -62,8 +62,8 @@ def heat_map(tested: DecodedMatrix) -> HeatMap:
     many = Counter(end for pair in bad for end in pair)
     ordered = sorted(dict.fromkeys(end for pair in tests for end in pair), key=lambda name: -many[name])
     first = ordered[:TABLE]
-    rows = tuple((a, tuple(_cell(tested, tests.get((a, b)), (a, b) in bad) for b in first)) for a in first)
-    return HeatMap(title[:1].upper() + title[1:], matrix.unit, rows, len(ordered) - len(first))
+    lines = tuple((a, tuple(_cell(tested, tests.get((a, b)), (a, b) in bad) for b in first)) for a in first)
+    return HeatMap(title[:1].upper() + title[1:], matrix.unit, lines, len(ordered) - len(first))
 
 
 def settled(tested: DecodedMatrix) -> dict[tuple[int, int], float | None]:
@@ -76,8 +76,8 @@ def settled(tested: DecodedMatrix) -> dict[tuple[int, int], float | None]:
 
 
 def _settled(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known and 2 * len(known) >= len(values) else None
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers and 2 * len(numbers) >= len(values) else None
 
 
 def _cell(matrix: DecodedMatrix, tests: Sequence[float | None] | None, bad: bool) -> MapCell:

@@ -31,14 +31,14 @@ class Grid:
 def grid(report: Report, verdict: Verdict) -> Grid:
     """All nodes of the report, declared or reported."""
     lines, checks = node_lines(report, verdict), check_lines(report, verdict)
-    places = [place for place, check in enumerate(checks) if _of_nodes(check)]
-    places.sort(key=lambda place: -checks[place].state)
+    places = [index for index, check in enumerate(checks) if _of_nodes(check)]
+    places.sort(key=lambda index: -checks[index].state)
     merged = _merged(places, lines)
-    own = [place for place in places if place not in merged]
+    own = [index for index in places if index not in merged]
     counts = Counter(line.state for line in lines if not line.is_cluster)
     return Grid(
-        tuple(checks[place] for place in own),
-        tuple(checks[place] for place in places if place in merged),
+        tuple(checks[index] for index in own),
+        tuple(checks[index] for index in places if index in merged),
         tuple(_grid_line(line, own, merged) for line in lines),
         tuple((state, counts[state]) for state in sorted(counts, reverse=True)),
     )
@@ -49,14 +49,14 @@ def _merged(places: Sequence[int], lines: Sequence[NodeLine]) -> frozenset[int]:
         return frozenset()
     # A node that never reported lacks every check: its line says so, and no single check does.
     reported = [line for line in lines if line.rank is not None or line.is_cluster]
-    unwell = {place for line in reported for place, cell in enumerate(line.cells) if cell > State.PASS}
-    return frozenset(place for place in places if place not in unwell)
+    unwell = {index for line in reported for index, cell in enumerate(line.cells) if cell > State.PASS}
+    return frozenset(index for index in places if index not in unwell)
 
 
 def _grid_line(line: NodeLine, own: list[int], merged: frozenset[int]) -> NodeLine:
-    cells = [line.cells[place] for place in own]
+    cells = [line.cells[index] for index in own]
     if merged:
-        cells.append(max(line.cells[place] for place in merged))
+        cells.append(max(line.cells[index] for index in merged))
     return replace(line, cells=tuple(cells))
 
 

@@ -35,7 +35,7 @@ class State(IntEnum):
     FAIL = 4
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """For people and screen readers."""
         return ("skipped", "pass", "warn", "cannot tell", "fail")[self]
 
@@ -79,22 +79,22 @@ class CheckLine:
     withheld: int = 0
 
     @property
-    def seen(self) -> str:
+    def coverage(self) -> str:
         """Such as "2 of 2", or why nothing was to be observed."""
         if self.planned.skip:
             return self.planned.skip.value
         whole = f"{self.observed} of {self.required}"
         more = f"log withheld on {self.withheld}" if self.withheld else ""
-        return ", ".join(part for part in (whole if self.required else "", more) if part)
+        return ", ".join(text for text in (whole if self.required else "", more) if text)
 
 
 def node_lines(report: Report, verdict: Verdict) -> tuple[NodeLine, ...]:
     """One line a node, declared or reported, the worst first; then one for the cluster if it has findings."""
     by_subject = _by_place(verdict.findings)
-    seen, excused = _measured(report), _excused(report)
+    measured, excused = _measured(report), _excused(report)
     ranks = {node.name: node.rank for node in report.nodes}
-    names = [*ranks, *(name for name in report.declared.node_names if name not in ranks)]
-    lines = [_line(report, name, ranks.get(name), by_subject, seen, excused) for name in dict.fromkeys(names)]
+    names = dict.fromkeys([*ranks, *report.declared.node_names])
+    lines = [_line(report, name, ranks.get(name), by_subject, measured, excused) for name in names]
     caused = {finding.follows for finding in verdict.findings}
     lines.sort(
         key=lambda line: (
@@ -111,9 +111,9 @@ def check_lines(report: Report, verdict: Verdict) -> tuple[CheckLine, ...]:
         of_check[finding.check].append(finding)
     measured: dict[str, set[str]] = defaultdict(set)
     seconds: dict[str, float] = {}
-    for check, rows in by_check(report.observations).items():
-        seconds[check] = max(rows.columns.seconds, default=0.0)
-        measured[check].update(_measured_of(rows))
+    for check, table in by_check(report.observations).items():
+        seconds[check] = max(table.columns.seconds, default=0.0)
+        measured[check].update(_measured_of(table))
     declared = report.declared
     counts = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}
     excused = Counter(check for check, _ in _excused(report))
@@ -155,7 +155,7 @@ def _line(
 ) -> NodeLine:
     mine = findings.get(name, [])
     of_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in (*mine, *(one for one in findings.get(CLUSTER, ()) if _is_of_all(one))):
+    for finding in (*mine, *(item for item in findings.get(CLUSTER, ()) if _is_of_all(item))):
         of_check[finding.check].append(finding)
     cells = []
     for planned in report.plan:
@@ -192,37 +192,37 @@ def _state(findings: Iterable[Finding], skipped: bool, whole: bool) -> State:
 def _by_place(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     by_subject: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
-        for place in places(finding.subject):
-            by_subject[place].append(finding)
+        for node in places(finding.subject):
+            by_subject[node].append(finding)
     return by_subject
 
 
 def _measured(report: Report) -> dict[tuple[str, str], set[str]]:
-    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for check, rows in by_check(report.observations).items():
-        for subject in _measured_of(rows):
-            seen[node_of(subject), check].add(subject)
-    return seen
+    subjects: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for check, table in by_check(report.observations).items():
+        for subject in _measured_of(table):
+            subjects[node_of(subject), check].add(subject)
+    return subjects
 
 
 def _excused(report: Report) -> frozenset[tuple[str, str]]:
     """Check and node where the engine withholds the kernel's log, so that the check may be skipped."""
-    found = by_check(report.observations)
+    tables = by_check(report.observations)
     skipped = (
-        found[check]
+        tables[check]
         for check in withheld.READERS
-        if check in found and Outcome.SKIPPED in found[check].columns.outcomes
+        if check in tables and Outcome.SKIPPED in tables[check].columns.outcomes
     )
-    rows = (row for rows in skipped for row in rows)
+    results = (result for table in skipped for result in table)
     return frozenset(
-        (row.check, row.subject)
-        for row in rows
-        if row.outcome is Outcome.SKIPPED and withheld.accepts(row.check, row.skip, report.declared)
+        (result.check, result.subject)
+        for result in results
+        if result.outcome is Outcome.SKIPPED and withheld.accepts(result.check, result.skip, report.declared)
     )
 
 
-def _measured_of(rows: CheckTable) -> Iterator[str]:
-    pairs = zip(rows.columns.subjects, rows.columns.outcomes, strict=True)
+def _measured_of(table: CheckTable) -> Iterator[str]:
+    pairs = zip(table.columns.subjects, table.columns.outcomes, strict=True)
     return (subject for subject, outcome in pairs if outcome is Outcome.MEASURED)
 
 

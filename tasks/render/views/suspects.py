@@ -12,7 +12,7 @@ from checks.judge.culprits.pattern_findings import MatrixReading
 from tasks.text.inert import one_line
 from tasks.text.tables import Table, counted, table
 
-NAMED = 30
+MOST_ROWS = 30
 SUSPECTS_HEAD = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")
 MATRICES_HEAD = (
     "Matrix", "Answer", "Bad tests", "Typical value", "Bad tests are", "Sensitivity", "Disturbances",
@@ -32,8 +32,8 @@ class DecodedMatrix:
 def of_readings(readings: Sequence[MatrixReading]) -> tuple[DecodedMatrix, ...]:
     """The matrices of a report's pair tests."""
     return tuple(
-        DecodedMatrix(one.check, f"{one.matrix.what} {one.matrix.span.value}", one.matrix, one.decoded)
-        for one in readings
+        DecodedMatrix(item.check, f"{item.matrix.metric} {item.matrix.span.value}", item.matrix, item.decoded)
+        for item in readings
     )
 
 
@@ -42,11 +42,11 @@ def of_told(tables: Sequence[DecodedTable]) -> tuple[DecodedMatrix, ...]:
     return tuple(DecodedMatrix("matrix", t.table.name, t.table.matrix, t.decoded) for t in tables)
 
 
-def suspects_table(matrices: Sequence[DecodedMatrix], most: int = NAMED) -> Table:
+def suspects_table(matrices: Sequence[DecodedMatrix], most: int = MOST_ROWS) -> Table:
     """The suspects, the likeliest first, once per matrix that names them."""
-    rows = [(matrix, suspect) for matrix in matrices for suspect in _named_suspects(matrix)]
-    rows.sort(key=lambda pair: -pair[1].probability)
-    return table(SUSPECTS_HEAD, (_suspect(matrix, suspect) for matrix, suspect in rows), most)
+    pairs = [(matrix, suspect) for matrix in matrices for suspect in _named_suspects(matrix)]
+    pairs.sort(key=lambda pair: -pair[1].probability)
+    return table(SUSPECTS_HEAD, (_suspect(matrix, suspect) for matrix, suspect in pairs), most)
 
 
 def matrices_table(matrices: Sequence[DecodedMatrix]) -> Table:
@@ -77,7 +77,7 @@ def said_of(matrices: Sequence[DecodedMatrix]) -> str:
 
 
 def _named_suspects(matrix: DecodedMatrix) -> Sequence[Suspect]:
-    return matrix.decoded.suspects if matrix.decoded.answer is MatrixAnswer.NAMED else ()
+    return matrix.decoded.suspects if matrix.decoded.answer is MatrixAnswer.BLAMED else ()
 
 
 def _suspect(matrix: DecodedMatrix, suspect: Suspect) -> tuple[str, ...]:
@@ -104,13 +104,13 @@ def _percent(probability: float) -> str:
 def _matrix(entry: DecodedMatrix) -> tuple[str, ...]:
     matrix, noise, answer = entry.matrix, entry.decoded.noise, entry.decoded.answer
     blind = answer is MatrixAnswer.TOO_FEW
-    no_unit, word = blind or not matrix.unit, "below" if matrix.better is Better.HIGHER else "above"
+    no_unit, side = blind or not matrix.unit, "below" if matrix.better is Better.HIGHER else "above"
     return (
         f"{one_line(entry.check, 80)}: {one_line(entry.title, 120)}",
-        counted(len(entry.decoded.suspects), "suspect") if answer is MatrixAnswer.NAMED else answer.value,
+        counted(len(entry.decoded.suspects), "suspect") if answer is MatrixAnswer.BLAMED else answer.value,
         f"{len(entry.decoded.bad)} of {len(matrix.values)}",
         "" if no_unit else wording.number(noise.usual, matrix.unit),
-        "" if no_unit else f"{word} {wording.number(noise.line, matrix.unit)}",
-        _percent(noise.sensitivity) if answer is MatrixAnswer.NAMED else "",
+        "" if no_unit else f"{side} {wording.number(noise.line, matrix.unit)}",
+        _percent(noise.sensitivity) if answer is MatrixAnswer.BLAMED else "",
         "" if blind else _percent(noise.hiccup),
     )

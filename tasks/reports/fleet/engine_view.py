@@ -38,7 +38,7 @@ class Disagreement(StrEnum):
     """
 
     SERVES = "serves, but is fenced by us"
-    TAKEN = "is fenced by us, but another holds it"
+    OTHER_HOLDER = "is fenced by us, but another holds it"
     UNMARKED = "is fenced by us, but has no mark of ours"
     OTHER_GATE = "is marked for another gate than our last act"
     HELD = "has our mark, but no act of ours holds it"
@@ -69,14 +69,15 @@ def machine_rows(
     by_node: dict[str, list[Act]] = {}
     for act in acts or ():
         by_node.setdefault(act.node, []).append(act)
-    rows = []
+    views = []
     for node in sorted({*machines_seen, *by_node}):
         own = tuple(by_node.get(node, ()))
         machine = machines_seen.get(node)
         ours = OurState.UNREAD if acts is None else our_state(own)
         differs = disagreement(machine, ours, last_placing(own))
-        rows.append(MachineRow(node, machine, ours, differs, own, machines.shell(machine) if machine else ""))
-    return tuple(rows)
+        shell = machines.shell(machine) if machine else ""
+        views.append(MachineRow(node, machine, ours, differs, own, shell))
+    return tuple(views)
 
 
 def last_placing(acts: Sequence[Act]) -> Act | None:
@@ -113,7 +114,7 @@ def disagreement(machine: Machine | None, ours: OurState, last: Act | None) -> D
     if machine.service is ServiceState.SERVING:
         return Disagreement.SERVES
     if machine.holder is Holder.OTHER:
-        return Disagreement.TAKEN
+        return Disagreement.OTHER_HOLDER
     if machine.holder is Holder.NOBODY and machine.service is ServiceState.OUT:
         return Disagreement.UNMARKED
     other = machine.mark is not None and last is not None and machine.mark.gate_id != last.gate_id

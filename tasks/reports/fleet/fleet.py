@@ -118,14 +118,14 @@ class Fleet:
     now: float
     fresh_s: float
     problems: tuple[str, ...] = ()
-    asked: bool | None = None
+    has_reply: bool | None = None
     unseen: tuple[FleetNode, ...] = ()
     untested: tuple[FleetNode, ...] = ()
 
     @property
     def groups(self) -> Mapping[str, tuple[Course, ...]]:
         """The numbers that nodes reach together and that get worse, by the group."""
-        groups = {one.name: one.degrading for one in self.trend.machines if not one.places}
+        groups = {machine.name: machine.degrading for machine in self.trend.machines if not machine.places}
         return {name: courses for name, courses in groups.items() if courses}
 
     def count(self, state: NodeState) -> int:

@@ -74,7 +74,7 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
         seen=age_text(SEEN_S),
         replaced=[_node_row(node, link_of) for node in fleet.replaced[:REPLACED]],
         hidden=max(0, len(fleet.replaced) - REPLACED),
-        asked=bool(fleet.asked),
+        asked=bool(fleet.has_reply),
         span=age_text(fleet.fresh_s),
         gates=f"{fleet.gates:,}",
         now=f"{fleet.now:.0f}",
@@ -146,7 +146,7 @@ def _node_row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
     lists = {
         "open": open_words(node),
         "worse": worse_words(node.trend),
-        "changed": [change_words(one) for one in node.trend.changes[-1:]],
+        "changed": [change_words(change) for change in node.trend.changes[-1:]],
         "acts": [act_words(act) for act in node.acts[-1:]],
     }
     return {
@@ -161,11 +161,12 @@ def _node_row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
 
 def _section(node: FleetNode, fleet: Fleet) -> dict[str, object]:
     """One machine on its own page."""
-    parts = [(title, [one_line(line, 500) for line in lines]) for title, lines in node_parts(node, fleet)]
-    return {**_head(node), "parts": parts}
+    sections = [(title, [one_line(line, 500) for line in lines]) for title, lines in node_parts(node, fleet)]
+    return {**_head(node), "parts": sections}
 
 
 def _signs(node: FleetNode) -> tuple[tuple[str, str], ...]:
     """The last gates as signs: those that follow each other and are alike in one."""
     standings = [mark.standing for mark in node.gates[-STRIP:]]
-    return tuple((SIGN_TONES[one], SIGNS[one] * len(list(some))) for one, some in groupby(standings))
+    runs = ((standing, len(list(run))) for standing, run in groupby(standings))
+    return tuple((SIGN_TONES[standing], SIGNS[standing] * count) for standing, count in runs)

@@ -38,16 +38,16 @@ def read_fleet(
     """The fleet of a store, of one cluster (None for all), or of one name ("" for all, and then without the points of numbers that
     do not move). `engine` is the cluster whose engine is asked; `whole` as in `known_nodes`. Raises StoreError.
     """
-    known = known_nodes(store, cluster, node, whole)
-    problems = [*known.problems]
+    histories = known_nodes(store, cluster, node, whole)
+    problems = [*histories.problems]
     acts, unread = _acts(store, cluster, problems)
-    rows = None
+    views = None
     if engine is not None:
         own = [act for (name, _), some in acts.items() if name == engine[0] for act in some]
-        rows = _engine_view(engine[1], None if engine[0] in unread else own, problems)
-    made = fleet_of(known, now, fresh_s, acts, rows, node)
-    asked = None if engine is None else rows is not None
-    return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
+        views = _engine_view(engine[1], None if engine[0] in unread else own, problems)
+    fleet = fleet_of(histories, now, fresh_s, acts, views, node)
+    has_reply = None if engine is None else views is not None
+    return replace(fleet, problems=tuple(one_line(line, 400) for line in problems), has_reply=has_reply)
 
 
 def cluster_page(store: Store, cluster: str, now: float) -> str:
@@ -60,53 +60,54 @@ def page_link(store: Store, key: str, page: str = "") -> str:
     """The address of the page under `key`, for the page under the key `page`: in the console of a bucket, and in a folder from one to
     the other. Without `page` it is for one that lies anywhere.
     """
-    place = store.location(key)
-    if "://" in place:
-        return browsable(place)
-    return posixpath.relpath(key, posixpath.dirname(page)) if page else Path(place).as_uri()
+    address = store.location(key)
+    if "://" in address:
+        return browsable(address)
+    return posixpath.relpath(key, posixpath.dirname(page)) if page else Path(address).as_uri()
 
 
 def needed_gates(store: Store, now: float) -> dict[str, str]:
     """Gate id -> why it must stay: the last proof of a machine, its newest gate, an open finding about it, what answered an
     earlier one, or that nobody knows its nodes. Machines whose name another one has need nothing. Raises StoreError.
     """
-    known = known_nodes(store)
+    histories = known_nodes(store)
     needed: dict[str, str] = {}
-    fleet = fleet_of(known, now, FRESH_S)
-    gates_of = {node.name: {gate.gate_id for gate in node.gates} for node in (*fleet.nodes, *fleet.unseen)}
-    for history in known.clusters:
-        mine = [node for node in history.nodes if not gates_of.get(node.node, set()).isdisjoint(node.gates)]
-        answers = {
-            node.measured.get(past.finding.check + past.peers) for node in mine for past in node.findings
-        }
+    fleet = fleet_of(histories, now, FRESH_S)
+    # Machines of two clusters may have one name, and one machine several: a gate and a name in it say which one it is.
+    marks = {(gate.gate_id, gate.node) for node in (*fleet.nodes, *fleet.unseen) for gate in node.gates}
+    nodes = [node for history in histories.clusters for node in history.nodes]
+    mine = [node for node in nodes if not marks.isdisjoint((gate_id, node.node) for gate_id in node.gates)]
+    failed = {past.finding.check + past.peers for node in mine for past in node.findings}
+    answers = {node.measured.get(check) for node in mine for check in failed}
+    for history in histories.clusters:
         needed |= {
             gate_id: "it measured what had failed" for gate_id, at in history.gates.items() if at in answers
         }
     for node in (*fleet.nodes, *fleet.unseen):
         needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
-        for one in node.open:
-            needed.setdefault(one.gate_id, f"an open finding about {node.name} was last seen then")
-            needed[one.since_gate_id] = f"a finding about {node.name} is open since then"
+        for entry in node.open:
+            needed.setdefault(entry.gate_id, f"an open finding about {node.name} was last seen then")
+            needed[entry.since_gate_id] = f"a finding about {node.name} is open since then"
         if node.last_proof is not None:
             needed[node.last_proof.gate_id] = f"it is the last proof of {node.name}"
-    return {**dict.fromkeys(known.unread, f"{UNKNOWN}: {rebuild_command(store)}"), **needed}
+    return {**dict.fromkeys(histories.unread, f"{UNKNOWN}: {rebuild_command(store)}"), **needed}
 
 
 def _acts(
     store: Store, cluster: str | None, problems: list[str]
 ) -> tuple[dict[tuple[str, str], list[Act]], set[str]]:
     """The acts of each machine, by cluster and node, the oldest first; and the clusters whose acts could not be read."""
-    found: dict[tuple[str, str], list[Act]] = {}
+    by_node: dict[tuple[str, str], list[Act]] = {}
     unread = set()
     clusters = sorted({key.split("/")[1] for key in store.list(REMEDIATION)})
-    for name in (one for one in clusters if cluster in (None, one)):
+    for name in (candidate for candidate in clusters if cluster in (None, candidate)):
         try:
             for act in Records(store, name).acts():
-                found.setdefault((name, act.node), []).append(act)
+                by_node.setdefault((name, act.node), []).append(act)
         except JournalError as error:
             unread.add(name)
             problems.append(f"the acts of cluster {name} could not be read: {error}")
-    return found, unread
+    return by_node, unread
 
 
 def _engine_view(
@@ -117,4 +118,4 @@ def _engine_view(
     except MachineError as error:
         problems.append(f"the engine did not answer: {error}")
         return None
-    return {row.node: row for row in machine_rows(machine_states, acts, machines)}
+    return {view.node: view for view in machine_rows(machine_states, acts, machines)}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.judge.clocks import seconds_of
+from checks.judge.not_measured import is_accepted_gap
 from checks.judge.trend.time_series import Trend, TrendMachine
 from checks.judge.trend.trend import follow
 from checks.model import LINK, Cause, Finding, Level
@@ -21,7 +22,7 @@ from tasks.reports.fleet.engine_view import Disagreement, MachineRow, our_state
 from tasks.reports.fleet.fleet import NO_TREND, SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.store.history import KnownNodes
 from tasks.store.node_history import NEWEST, NodeFinding, NodeHistory, finding_kind, node_key
-from tasks.store.node_rows import GateNodes, NodeRow, Standing, is_accepted_gap
+from tasks.store.node_rows import GateNodes, NodeRow, Standing
 from tasks.store.records import findings_line, is_measurement
 
 HOUR_S = 3600.0
@@ -47,7 +48,7 @@ class _History:
 
     trend: TrendMachine = NO_TREND
     histories: list[tuple[str, NodeHistory]] = field(default_factory=list)
-    rows: list[_GateRow] = field(default_factory=list)
+    gates: list[_GateRow] = field(default_factory=list)
 
     @property
     def last(self) -> tuple[str, str, str]:
@@ -62,9 +63,9 @@ class _History:
     @property
     def findings(self) -> list[NodeFinding]:
         """The newest ones of each kind, by time."""
-        found = [one for _, history in self.histories for one in history.findings]
+        findings = [finding for _, history in self.histories for finding in history.findings]
         return sorted(
-            found,
+            findings,
             key=lambda f: (f.judged_at, f.gate_id, f.finding.check, f.finding.subject, f.finding.message),
         )
 
@@ -82,19 +83,19 @@ def fleet_of(
     unless this is about `one_name` ("" for all); then all numbers have their points.
     """
     trend = follow([gate.numbers for gate in history.gates], bool(one_name))
-    machines = sorted(_machines(history, trend), key=lambda one: one.last)
-    all_nodes = [_node(one, now, fresh_s) for one in machines]
+    machines = sorted(_machines(history, trend), key=lambda machine: machine.last)
+    all_nodes = [_node(machine, now, fresh_s) for machine in machines]
     owners = {(node.cluster, node.engine_node or node.name): node for node in all_nodes}
     nodes: list[FleetNode] = []
     replaced: list[FleetNode] = []
     unseen: list[FleetNode] = []
-    for one, node in zip(machines, all_nodes, strict=True):
+    for machine, node in zip(machines, all_nodes, strict=True):
         called = node.engine_node or node.name
         if owners[node.cluster, called] is not node:
             replaced.append(node)
             continue
         node = _with_acts(node, (acts or {}).get((node.cluster, called), ()), (views or {}).get(called))
-        is_unseen = not one_name and now - (seconds_of(one.last[0]) or now) > SEEN_S
+        is_unseen = not one_name and now - (seconds_of(machine.last[0]) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
     tested = {node.engine_node or node.name for node in (*nodes, *unseen)}
     untested = [
@@ -118,17 +119,17 @@ def _machines(nodes_known: KnownNodes, trend: Trend) -> list[_History]:
     """Each machine with its histories and gates. A node without a report or ids belongs to the machine that had its name last. A
     machine of which the store has no gate any more is none.
     """
-    rows = {
-        (gate.gate_id, row.node): ((gate.cluster, node_key(row.node, row.identity)), _row(gate, row))
+    by_gate = {
+        (gate.gate_id, node.node): ((gate.cluster, node_key(node.node, node.identity)), _gate_row(gate, node))
         for gate in nodes_known.gates
-        for row in gate.nodes
+        for node in gate.nodes
     }
     histories_of = ((_History(machine), machine.places) for machine in trend.machines)
-    owners = {place: history for history, places in histories_of for place in places}
+    owners = {pair: history for history, places in histories_of for pair in places}
     # The newest place decides: reports without ids have one key, whoever had the name.
-    of_key: dict[object, _History] = {rows[place][0]: owners[place] for place in rows if place in owners}
+    of_key: dict[object, _History] = {by_gate[pair][0]: owners[pair] for pair in by_gate if pair in owners}
     histories = [(history.cluster, node) for history in nodes_known.clusters for node in history.nodes]
-    histories.sort(key=lambda one: (one[1].last, one[0], one[1].node))
+    histories.sort(key=lambda item: (item[1].last, item[0], item[1].node))
     bearers: dict[tuple[str, str], _History] = {}
     for cluster, node in histories:
         if owner := of_key.get((cluster, node.key)):
@@ -136,36 +137,37 @@ def _machines(nodes_known: KnownNodes, trend: Trend) -> list[_History]:
     for cluster, node in histories:
         bearer = bearers.setdefault((cluster, node.node), _History())
         of_key.setdefault((cluster, node.key), bearer).histories.append((cluster, node))
-    for key, row in rows.values():
+    for key, gate_row in by_gate.values():
         if key in of_key:
-            of_key[key].rows.append(row)
-    return [one for one in {id(one): one for one in of_key.values()}.values() if one.rows and one.histories]
+            of_key[key].gates.append(gate_row)
+    unique = {id(machine): machine for machine in of_key.values()}.values()
+    return [machine for machine in unique if machine.gates and machine.histories]
 
 
-def _row(gate: GateNodes, row: NodeRow) -> _GateRow:
-    reason = _reason(row) if row.standing is Standing.CONDEMNED else ""
+def _gate_row(gate: GateNodes, node_row: NodeRow) -> _GateRow:
+    reason = _reason(node_row) if node_row.standing is Standing.CONDEMNED else ""
     mark = GateMark(
-        gate.gate_id, row.node, gate.judged_at, row.measured_at, row.standing, gate.profile, gate.policy, finding=reason
+        gate.gate_id, node_row.node, gate.judged_at, node_row.measured_at, node_row.standing, gate.profile, gate.policy, finding=reason
     )  # fmt: skip
-    return _GateRow(mark, row, gate.checks[row.checks], gate.cluster_findings)
+    return _GateRow(mark, node_row, gate.checks[node_row.checks], gate.cluster_findings)
 
 
-def _reason(row: NodeRow) -> str:
+def _reason(node_row: NodeRow) -> str:
     """Why the gate condemned the node, which is said also where a later gate has answered it."""
-    failed = [f for f in row.findings if f.level is Level.FAIL and f.cause is Cause.HARDWARE]
+    failed = [f for f in node_row.findings if f.level is Level.FAIL and f.cause is Cause.HARDWARE]
     return findings_line(failed) if failed else ""
 
 
 def _node(own: _History, now: float, fresh_s: float) -> FleetNode:
     _, cluster, name = own.last
-    marks = tuple(row.mark for row in own.rows)
+    marks = tuple(gate.mark for gate in own.gates)
     opens = tuple(_still_open(own))
     proof = next((mark for mark in reversed(marks) if mark.standing is Standing.PROVEN), None)
     age = None if proof is None else now - proof.measured_at
     looks = [mark.measured_at for mark in marks if mark.standing is not Standing.CANNOT_TELL]
     state = _state(marks[-1].standing, opens, age is not None and -AHEAD_S <= age <= fresh_s)
     doubts = _doubts(own, opens) if state is NodeState.DOUBTFUL else ()
-    called = next((row.node.engine_node for row in reversed(own.rows) if row.node.engine_node), "")
+    called = next((gate.node.engine_node for gate in reversed(own.gates) if gate.node.engine_node), "")
     return FleetNode(
         name, cluster, state, marks, own.count, proof, age, max(looks, default=0.0), opens, doubts, own.trend, engine_node=called
     )  # fmt: skip
@@ -183,14 +185,15 @@ def _state(last: Standing, findings: Sequence[StillOpen], fresh: bool) -> NodeSt
 
 def _doubts(machine: _History, findings: Sequence[StillOpen]) -> tuple[Cause, ...]:
     """The causes of what makes a machine doubtful: what is open about it, and failures of the whole cluster in its last gate."""
-    newest = machine.rows[-1]
-    own = [one.finding for one in findings if not is_accepted_gap(one.finding)]
+    newest = machine.gates[-1]
+    own = [entry.finding for entry in findings if not is_accepted_gap(entry.finding)]
     of_all = newest.of_cluster if newest.node.standing is Standing.DOUBTFUL else ()
-    return tuple(sorted({one.cause for one in (*own, *(one for one in of_all if one.level is Level.FAIL))}))
+    own += [finding for finding in of_all if finding.level is Level.FAIL]
+    return tuple(sorted({finding.cause for finding in own}))
 
 
-def _condemns(one: StillOpen) -> bool:
-    finding = one.finding
+def _condemns(entry: StillOpen) -> bool:
+    finding = entry.finding
     return finding.level is Level.FAIL and finding.cause is Cause.HARDWARE and LINK not in finding.subject
 
 
@@ -200,21 +203,21 @@ def _still_open(machine: _History) -> Iterable[StillOpen]:
         for check, at in history.measured.items():
             measured[check] = max(at, measured.get(check, ""))
     whole = max(measured.values(), default="")
-    proofs = (row.mark.judged_at for row in machine.rows if row.mark.standing is Standing.PROVEN)
+    proofs = (gate.mark.judged_at for gate in machine.gates if gate.mark.standing is Standing.PROVEN)
     proven = max(proofs, default="")
-    seen: dict[str, str] = {}
-    for one in machine.findings:
-        if _was_measured(one.finding):
-            seen[one.finding.check] = max(one.judged_at, seen.get(one.finding.check, ""))
-    for one in machine.findings:
-        finding = one.finding
-        answered = measured.get(finding.check + one.peers, "") if is_measurement(finding) else whole
+    observed: dict[str, str] = {}
+    for past in machine.findings:
+        if _was_measured(past.finding):
+            observed[past.finding.check] = max(past.judged_at, observed.get(past.finding.check, ""))
+    for past in machine.findings:
+        finding = past.finding
+        answered_at = measured.get(finding.check + past.peers, "") if is_measurement(finding) else whole
         if finding.cause is Cause.EVIDENCE:
-            answered = max(answered, proven)
+            answered_at = max(answered_at, proven)
         if finding.cause is Cause.EVIDENCE and not finding.metric:
-            answered = max(answered, seen.get(finding.check, ""))
-        if one.judged_at >= answered:
-            yield _dated(one, machine)
+            answered_at = max(answered_at, observed.get(finding.check, ""))
+        if past.judged_at >= answered_at:
+            yield _dated(past, machine)
 
 
 def _was_measured(finding: Finding) -> bool:
@@ -228,41 +231,41 @@ def _dated(finding: NodeFinding, machine: _History) -> StillOpen:
     """The finding with the beginning of the unbroken row of gates that found it. Of a machine with more gates than are kept in full
     only the newest ones are looked at, between which none is missing.
     """
-    newest_first = machine.rows[::-1]
+    newest_first = machine.gates[::-1]
     complete = len(newest_first) >= machine.count
     begun, at_least = (finding.judged_at, finding.gate_id), not complete
-    for row in newest_first if complete else newest_first[:NEWEST]:
-        if row.mark.judged_at > finding.judged_at:
+    for gate in newest_first if complete else newest_first[:NEWEST]:
+        if gate.mark.judged_at > finding.judged_at:
             continue
-        if any(finding_kind(found) == finding_kind(finding.finding) for found in row.node.findings):
-            begun = (row.mark.judged_at, row.mark.gate_id)
-        elif _answers(row, finding.finding, finding.peers):
+        if any(finding_kind(other) == finding_kind(finding.finding) for other in gate.node.findings):
+            begun = (gate.mark.judged_at, gate.mark.gate_id)
+        elif _answers(gate, finding.finding, finding.peers):
             at_least = False
             break
     return StillOpen(finding.finding, finding.gate_id, finding.judged_at, begun[1], begun[0], at_least)
 
 
-def _answers(row: _GateRow, finding: Finding, peers: str) -> bool:
+def _answers(gate: _GateRow, finding: Finding, peers: str) -> bool:
     """Whether the gate would have found it again; `peers` as in NodeFinding."""
-    if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
+    if finding.cause is Cause.EVIDENCE and gate.node.standing is Standing.PROVEN:
         return True
-    seen = any(one.check == finding.check and _was_measured(one) for one in row.node.findings)
-    if seen and finding.cause is Cause.EVIDENCE and not finding.metric:
+    is_observed = any(other.check == finding.check and _was_measured(other) for other in gate.node.findings)
+    if is_observed and finding.cause is Cause.EVIDENCE and not finding.metric:
         return True
-    return finding.check + peers in row.checks if is_measurement(finding) else bool(row.checks)
+    return finding.check + peers in gate.checks if is_measurement(finding) else bool(gate.checks)
 
 
-def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> FleetNode:
+def _with_acts(node: FleetNode, acts: Sequence[Act], view: MachineRow | None) -> FleetNode:
     """The machine with what was done to it, and what its engine says."""
     node = replace(node, acts=tuple(acts), ours=our_state(acts) if acts else None)
-    if row is None:
+    if view is None:
         return node
     contradiction: dict[object, Disagreement] = {
         (NodeState.CONDEMNED, ServiceState.SERVING): Disagreement.CONDEMNED,
         (NodeState.PROVEN, ServiceState.OUT): Disagreement.PROVEN,
     }
-    differs = row.disagreement or contradiction.get((node.state, row.machine and row.machine.service))
-    return replace(node, engine=row.machine, ours=row.ours, differs=differs, shell_command=row.shell)
+    differs = view.disagreement or contradiction.get((node.state, view.machine and view.machine.service))
+    return replace(node, engine=view.machine, ours=view.ours, differs=differs, shell_command=view.shell)
 
 
 def _sort_key(node: FleetNode) -> tuple[object, ...]:

@@ -36,7 +36,7 @@ SIGNS = {
     Standing.PROVEN: "+", Standing.DOUBTFUL: "!", Standing.CONDEMNED: "X", Standing.CANNOT_TELL: "?", Standing.CERTIFIED: "c",
 }  # fmt: skip
 LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell, c certified"
-STRIP, NAMED = 30, 20
+STRIP, LIMIT = 30, 20
 NONE = "-"
 # What the first line about an act has, and what a person cannot read.
 IN_HEAD = (
@@ -62,22 +62,23 @@ def answer_line(fleet: Fleet) -> str:
     if not fleet.nodes:
         return "No node is known" + gone + _incomplete(fleet)
     nodes = counted(len(fleet.nodes), "node")
-    parts = [f"{fleet.count(NodeState.PROVEN)} of {nodes} proven within {age_text(fleet.fresh_s)}"]
+    texts = [f"{fleet.count(NodeState.PROVEN)} of {nodes} proven within {age_text(fleet.fresh_s)}"]
     states = (NodeState.CONDEMNED, NodeState.CANNOT_TELL, NodeState.DOUBTFUL)
-    parts += [f"{fleet.count(state)} {state.value}" for state in states if fleet.count(state)]
-    parts += _unproven(fleet)
+    texts += [f"{fleet.count(state)} {state.value}" for state in states if fleet.count(state)]
+    texts += _unproven(fleet)
     counts = {
         "get{} worse": sum(node.trend.worse for node in fleet.nodes),
         "differ{} from the engine": sum(node.differs is not None for node in (*fleet.nodes, *fleet.untested)),
     }
-    parts += [f"{count} {verb.format('s' if count == 1 else '')}" for verb, count in counts.items() if count]
-    return "; ".join(parts) + gone + _incomplete(fleet)
+    texts += [f"{count} {verb.format('s' if count == 1 else '')}" for verb, count in counts.items() if count]
+    return "; ".join(texts) + gone + _incomplete(fleet)
 
 
 def moved_line(fleet: Fleet) -> str:
     """What all machines do, or reach together; "" if nothing moved."""
     groups = [
-        f"{name}: {one[0].check} {one[0].what} {course_text(one[0])}." for name, one in fleet.groups.items()
+        f"{name}: {courses[0].check} {courses[0].what} {course_text(courses[0])}."
+        for name, courses in fleet.groups.items()
     ]
     return " ".join([*filter(None, [moved_text(fleet.trend)]), *groups[:3]])
 
@@ -90,22 +91,22 @@ def budget_line(fleet: Fleet) -> str:
 def advice_lines(nodes: Sequence[FleetNode]) -> list[str]:
     """What to do about the machines that are not proven, one line for each state."""
     lines = []
-    for state, words in ADVICE.items():
+    for state, advice in ADVICE.items():
         mine = [node for node in nodes if node.state is state]
         causes = sorted({cause for node in mine for cause in node.doubts})
-        because = f" ({listed_names([f'cause {cause.value}' for cause in causes], NAMED)})" if causes else ""
+        because = f" ({listed_names([f'cause {cause.value}' for cause in causes], LIMIT)})" if causes else ""
         means = f" {CONFIGURATION}" if Cause.CONFIGURATION in causes else ""
-        lines += [f"{state.value}{because}: {words}{means}"] if mine else []
+        lines += [f"{state.value}{because}: {advice}{means}"] if mine else []
     return lines
 
 
 def fleet_code(fleet: Fleet) -> int:
     """1 where a machine is condemned or gets worse; else 3 unless every machine is proven and everything could be read; else 0."""
-    moved = fleet.groups or any(one.worse for one in fleet.trend.fleet)
+    moved = fleet.groups or any(course.worse for course in fleet.trend.fleet)
     if fleet.count(NodeState.CONDEMNED) or moved or any(node.trend.worse for node in fleet.nodes):
         return int(Exit.NO_GO)
     whole = fleet.nodes and fleet.count(NodeState.PROVEN) == len(fleet.nodes)
-    return int(Exit.GO if whole and not fleet.problems and fleet.asked is not False else Exit.CANNOT_TELL)
+    return int(Exit.GO if whole and not fleet.problems and fleet.has_reply is not False else Exit.CANNOT_TELL)
 
 
 def fleet_text(fleet: Fleet) -> str:
@@ -113,12 +114,12 @@ def fleet_text(fleet: Fleet) -> str:
     lines = [answer_line(fleet), *filter(None, [moved_line(fleet)])]
     if fleet.nodes:
         columns = list(zip(COLUMNS, *(_cells(node, fleet) for node in fleet.nodes), strict=True))
-        told = [one for one in columns if one[0] in ("node", "state") or set(one[1:]) != {NONE}]
-        lines += ["", *aligned(list(zip(*told, strict=True))), "", LEGEND, *advice_lines(fleet.nodes)]
+        filled = [column for column in columns if column[0] in ("node", "state") or set(column[1:]) != {NONE}]
+        lines += ["", *aligned(list(zip(*filled, strict=True))), "", LEGEND, *advice_lines(fleet.nodes)]
     lines += filter(None, [budget_line(fleet)])
     if fleet.unseen:
-        named = listed_names([one_line(node.name, 60) for node in fleet.unseen], NAMED)
-        lines.append(f"Not named by any gate for {age_text(SEEN_S)}: {named}")
+        names = listed_names([one_line(node.name, 60) for node in fleet.unseen], LIMIT)
+        lines.append(f"Not named by any gate for {age_text(SEEN_S)}: {names}")
     lines += filter(None, [untested_line(fleet)])
     if gone := len(fleet.replaced):
         were = "machine was" if gone == 1 else "machines were"
@@ -141,20 +142,20 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
     """The parts of a machine's page that are lists of lines; one without a line is left out."""
     trend = node.trend
     engine = node.engine is not None or node.differs is not None
-    parts = {
+    sections = {
         "Open findings": open_words(node),
         "What to do": advice_lines([node]),
         "Gets worse": few(worse_words(trend)),
-        "Changed": [change_words(one) for one in reversed(trend.changes[-NAMED:])],
-        "Acts": [line for one in reversed(node.acts) for line in (act_words(one), *_act_details(one))],
+        "Changed": [change_words(change) for change in reversed(trend.changes[-LIMIT:])],
+        "Acts": [line for act in reversed(node.acts) for line in (act_words(act), *_act_details(act))],
         "Engine": [engine_text(node), *_engine_details(node)] if engine else [],
-        "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])],
+        "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-LIMIT:])],
         "Numbers": [
             f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared",
-            *few([course_line(one) for one in still(trend.courses)]),
+            *few([course_line(course) for course in still(trend.courses)]),
         ],
     }
-    yield from ((title, lines) for title, lines in parts.items() if lines)
+    yield from ((title, lines) for title, lines in sections.items() if lines)
 
 
 def fleet_document(fleet: Fleet, whole: bool = False) -> dict[str, object]:
@@ -175,7 +176,7 @@ def fleet_document(fleet: Fleet, whole: bool = False) -> dict[str, object]:
         "gates": fleet.gates,
         "gates_a_month": round(fleet.trend.gates_a_month, 3),
         "false_names_a_month": FALSE_NAMES_A_MONTH,
-        "engine_answered": fleet.asked,
+        "engine_answered": fleet.has_reply,
         "problems": list(fleet.problems),
     }
 
@@ -250,21 +251,21 @@ def open_words(node: FleetNode) -> list[str]:
 
 def _open(node: FleetNode) -> list[tuple[StillOpen, ...]]:
     """The open findings in their order. Those that one gate has for want of evidence are together, where the first of them is."""
-    found: dict[object, list[StillOpen]] = {}
-    for place, one in enumerate(node.open):
-        found.setdefault(one.gate_id if is_missing(one.finding) else place, []).append(one)
-    return [tuple(some) for some in found.values()]
+    groups: dict[object, list[StillOpen]] = {}
+    for index, entry in enumerate(node.open):
+        groups.setdefault(entry.gate_id if is_missing(entry.finding) else index, []).append(entry)
+    return [tuple(some) for some in groups.values()]
 
 
 def _open_line(some: Sequence[StillOpen]) -> str:
-    finding, first = some[0].finding, min(some, key=lambda one: (one.since, not one.at_least))
-    word = MISSING if is_missing(finding) else f"{finding.level.value} {finding.cause.value}"
-    words = f"{word} {finding.check}: {finding_sentence(finding)}"
+    finding, first = some[0].finding, min(some, key=lambda entry: (entry.since, not entry.at_least))
+    heading = MISSING if is_missing(finding) else f"{finding.level.value} {finding.cause.value}"
+    text = f"{heading} {finding.check}: {finding_sentence(finding)}"
     if len(some) > 1:
-        words = findings_line([one.finding for one in some])
+        text = findings_line([entry.finding for entry in some])
     since = f"{'at least since' if first.at_least else 'since'} {first.since}, {first.since_gate_id}"
     last = "" if first.gate_id == first.since_gate_id else f"; last seen {first.last_seen}, {first.gate_id}"
-    return f"{words} ({since}{last})"
+    return f"{text} ({since}{last})"
 
 
 def change_words(change: IdentityChange) -> str:
@@ -311,7 +312,7 @@ def untested_line(fleet: Fleet) -> str:
         for node in fleet.untested
     ]
     many = counted(len(texts), "other node")
-    return f"No gate has tested {many}: {listed_names(texts, NAMED)}" if texts else ""
+    return f"No gate has tested {many}: {listed_names(texts, LIMIT)}" if texts else ""
 
 
 def _act_details(act: Act) -> Iterator[str]:
@@ -343,36 +344,36 @@ def mark_words(mark: GateMark, now: float) -> str:
 
 
 def _unproven(fleet: Fleet) -> list[str]:
-    found = [node for node in fleet.nodes if node.state is NodeState.UNPROVEN]
-    if not found:
+    nodes = [node for node in fleet.nodes if node.state is NodeState.UNPROVEN]
+    if not nodes:
         return []
-    never = sum(node.proof_age_s is None for node in found)
-    ages = [node.proof_age_s for node in found if node.proof_age_s is not None]
+    never = sum(node.proof_age_s is None for node in nodes)
+    ages = [node.proof_age_s for node in nodes if node.proof_age_s is not None]
     oldest = [f"the oldest proof is {age_text(max(ages))} old"] if ages else []
     text = ", ".join([*oldest, *([f"{never} never proven"] if never else [])])
-    return [f"{len(found)} unproven ({text})"]
+    return [f"{len(nodes)} unproven ({text})"]
 
 
 def _incomplete(fleet: Fleet) -> str:
-    silent = fleet.asked is False
+    silent = fleet.has_reply is False
     many = len(fleet.problems) - silent
-    parts = ["the engine did not answer"] if silent else []
-    parts += [f"{counted(many, 'record')} could not be read"] if many else []
-    return f"; NOT COMPLETE: {' and '.join(parts)}" if parts else ""
+    texts = ["the engine did not answer"] if silent else []
+    texts += [f"{counted(many, 'record')} could not be read"] if many else []
+    return f"; NOT COMPLETE: {' and '.join(texts)}" if texts else ""
 
 
 def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
-    found = sorted(_open(node), key=lambda some: (-some[0].finding.level.rank, is_missing(some[0].finding)))
+    groups = sorted(_open(node), key=lambda some: (-some[0].finding.level.rank, is_missing(some[0].finding)))
     return (
         one_line(node.name, 60),
         one_line(node.cluster, 40) or NONE,
         node.state.value,
         proof_words(node),
         strip(node) or NONE,
-        _first([_open_cell(some) for some in found]),
-        _first([one_line(one, 100) for one in worse_words(node.trend)]),
+        _first([_open_cell(some) for some in groups]),
+        _first([one_line(line, 100) for line in worse_words(node.trend)]),
         one_line(change_words(node.trend.changes[-1]), 80) if node.trend.changes else NONE,
-        one_line(engine_text(node), 100) if fleet.asked else NONE,
+        one_line(engine_text(node), 100) if fleet.has_reply else NONE,
     )
 
 
@@ -385,5 +386,5 @@ def _open_cell(some: Sequence[StillOpen]) -> str:
     finding = some[0].finding
     if not is_missing(finding):
         return f"{finding.level.value} {finding.check}"
-    checks = len({one.finding.check for one in some})
+    checks = len({entry.finding.check for entry in some})
     return f"{MISSING} {finding.check if checks == 1 else f'{checks} checks'}"

@@ -56,7 +56,7 @@ class KeptBeside:
 
 def kept_beside(path: str, data: bytes) -> KeptBeside | None:
     """What lies beside the report at `path` with the content `data`; None where no verdict lies there, or one of another file."""
-    folder, named = Path(path).parent, Path(path).name == REPORT_FILE
+    folder, is_report = Path(path).parent, Path(path).name == REPORT_FILE
     try:
         if not (folder / VERDICT_FILE).is_file():
             return None
@@ -65,15 +65,15 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
         verdict = load(written)
     except (DecodeError, OSError, ValueError) as error:
         text = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
-        return KeptBeside(None, text) if named else None
+        return KeptBeside(None, text) if is_report else None
     if verdict.digests.report != digest(data):
         text = f"{VERDICT_FILE} beside the report was made from another report"
-        return KeptBeside(None, text) if named else None
+        return KeptBeside(None, text) if is_report else None
     record = _table(folder.parent.parent / record_key(folder.name))
     name = (
         _name_in(record, "gate") or _name_in(record, "cluster") or _name_in(outcome_beside(folder), "cluster")
     )
-    found = KeptBeside(
+    result = KeptBeside(
         verdict, name=name, folder=str(folder),
         judged_s=seconds_of(str(record.get("judged_at"))), doubts=_doubts_beside(folder),
     )  # fmt: skip
@@ -83,8 +83,8 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
         except InputError:
             continue
         if policy.digest == verdict.digests.policy:
-            return replace(found, policy=policy, file=str(candidate))
-    return found
+            return replace(result, policy=policy, file=str(candidate))
+    return result
 
 
 def outcome_beside(folder: Path) -> dict[str, object] | None:
@@ -96,7 +96,7 @@ def outcome_beside(folder: Path) -> dict[str, object] | None:
 def _doubts_beside(folder: Path) -> tuple[str, ...]:
     """What the preflight of the gate warned of: it may explain what the checks found. () where that is not kept, or cannot be read."""
     of_gate = folder.parent.parent  # of the report of one attempt
-    for path in (place / Path(preflight_key("")).name for place in (folder, of_gate)):
+    for path in (base / Path(preflight_key("")).name for base in (folder, of_gate)):
         try:
             if path.is_file():
                 with path.open("rb") as file:
@@ -108,8 +108,8 @@ def _doubts_beside(folder: Path) -> tuple[str, ...]:
 
 def doubts_in(data: bytes) -> tuple[str, ...]:
     """The warnings in what a gate kept of its preflight, each as a line for its pages. Raises DecodeError."""
-    rows = parse_json(data, FILE_BYTES)
-    lines = [decode(PreflightCheck, row) for row in rows] if isinstance(rows, list) else []
+    entries = parse_json(data, FILE_BYTES)
+    lines = [decode(PreflightCheck, entry) for entry in entries] if isinstance(entries, list) else []
     return tuple(
         f"Before the checks: {line.text}" for line in lines if line.result is PreflightResult.WARNING
     )
@@ -180,7 +180,7 @@ def own_decision_json(record: KeptBeside, now: Verdict, reason: str) -> dict[str
 def _candidates(folder: Path) -> Iterator[Path]:
     """Where the gate's own policy may be."""
     of_gate = folder.parent.parent  # of the report of one attempt
-    yield from (place / POLICY_FILE for place in (folder, of_gate) if (place / POLICY_FILE).is_file())
+    yield from (base / POLICY_FILE for base in (folder, of_gate) if (base / POLICY_FILE).is_file())
     try:
         gate_file = Path(str(_table(folder / REQUEST_FILE)["gate_file"]))
         with gate_file.open("rb") as file:

@@ -47,7 +47,7 @@ def run_of(report: Report, verdict: Verdict, policy: Policy, gate_id: str) -> Ml
     """The run of a gate. `policy` is the one whose rules say which numbers are compared."""
     artifact = with_seed_tables(report, verdict)
     tables = json.loads(artifact)
-    rows = by_check(report.observations)
+    checks = by_check(report.observations)
     at = seconds(report.measured_at) or 0.0
     declared = report.declared
     params = {
@@ -63,7 +63,7 @@ def run_of(report: Report, verdict: Verdict, policy: Policy, gate_id: str) -> Ml
         "prelaunch_facts_digest": verdict.digests.facts,
         "prelaunch_version": verdict.digests.engine,
     }
-    metrics = dict([*_theirs(tables, report, rows), *_ours(report, verdict, policy)])
+    metrics = dict([*_theirs(tables, report, checks), *_ours(report, verdict, policy)])
     return MlflowRun(
         gate_id,
         datetime.fromtimestamp(at, UTC).strftime("health-check-%Y-%m-%d-%H-%M"),
@@ -75,21 +75,21 @@ def run_of(report: Report, verdict: Verdict, policy: Policy, gate_id: str) -> Ml
 
 
 def _theirs(
-    tables: Mapping[str, Any], report: Report, rows: Mapping[str, CheckTable]
+    tables: Mapping[str, Any], report: Report, checks: Mapping[str, CheckTable]
 ) -> Iterator[tuple[str, float]]:
     """As that tool names them: `node_0_gpu_0_temperature_c`."""
     for test, passed in tables["cluster_summary"]["test_results"].items():
         yield f"test_{test}", float(passed)
-    if "nccl.all_reduce" in rows:
-        columns = [one for one in rows["nccl.all_reduce"].column("algbw_gbps") if isinstance(one, tuple)]
-        best = [one for column in columns for one in column if isinstance(one, (int, float))]
+    if "nccl.all_reduce" in checks:
+        columns = [cell for cell in checks["nccl.all_reduce"].column("algbw_gbps") if isinstance(cell, tuple)]
+        best = [rate for column in columns for rate in column if isinstance(rate, (int, float))]
         if best:
             yield "distributed_all_reduce_bandwidth_gbps", float(max(best))
     for node in report.nodes:
         for check, metric, their_name in GPU_VALUES:
-            for place, value in enumerate(_of_node(rows, check, metric, node.name)):
+            for gpu, value in enumerate(_of_node(checks, check, metric, node.name)):
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    yield f"node_{node.rank}_gpu_{place}_{their_name}", float(value)
+                    yield f"node_{node.rank}_gpu_{gpu}_{their_name}", float(value)
 
 
 def _ours(report: Report, verdict: Verdict, policy: Policy) -> Iterator[tuple[str, float]]:
@@ -103,21 +103,21 @@ def _ours(report: Report, verdict: Verdict, policy: Policy) -> Iterator[tuple[st
         count = sum(finding.level is level for finding in verdict.findings)
         yield f"prelaunch_findings_{level.value.lower()}", float(count)
     numbers = gate_numbers(report, verdict.digests.report, policy)
-    for place, number in enumerate(numbers.numbers):
-        name = f"prelaunch/{number.check}/{number.what}"
-        values = [node.values[place] for node in numbers.nodes]
-        found = [value for value in (*values, numbers.together[place]) if value is not None]
-        if found:
-            yield f"{name}/worst", max(found) if number.bad.value == "high" else min(found)
-        middle = numbers.medians[place]
+    for index, number in enumerate(numbers.numbers):
+        name = f"prelaunch/{number.check}/{number.title}"
+        values = [node.values[index] for node in numbers.nodes]
+        measured = [value for value in (*values, numbers.together[index]) if value is not None]
+        if measured:
+            yield f"{name}/worst", max(measured) if number.bad.value == "high" else min(measured)
+        middle = numbers.medians[index]
         if middle is not None:
             yield f"{name}/median", middle
 
 
-def _of_node(rows: Mapping[str, CheckTable], check: str, metric: str, node: str) -> tuple[object, ...]:
-    for row in rows.get(check, ()):
-        if row.subject == node and row.outcome is Outcome.MEASURED:
-            value = row.metrics.get(metric, ())
+def _of_node(checks: Mapping[str, CheckTable], check: str, metric: str, node: str) -> tuple[object, ...]:
+    for result in checks.get(check, ()):
+        if result.subject == node and result.outcome is Outcome.MEASURED:
+            value = result.metrics.get(metric, ())
             return value if isinstance(value, tuple) else (value,)
     return ()
 

@@ -19,7 +19,7 @@ class Calibration:
 
     def add(self, cluster: Cluster, decoded: Decoded) -> None:
         """The suspects of one run, those that are too uncertain to be named as well."""
-        for one in (*(decoded.suspects if decoded.answer is MatrixAnswer.NAMED else ()), *decoded.slow):
+        for one in (*(decoded.suspects if decoded.answer is MatrixAnswer.BLAMED else ()), *decoded.slow):
             at = min(int(one.probability * BINS), BINS - 1)
             every, right, total = self.bins.get(at, (0, 0, 0.0))
             self.bins[at] = every + 1, right + is_at_fault(cluster, one), total + one.probability

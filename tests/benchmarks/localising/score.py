@@ -20,7 +20,7 @@ class Blame:
 
 def blame_of(decoded: Decoded) -> Blame:
     """The nodes and links that a decoded matrix names; a rank counts as its node. Rails and switches are neither."""
-    suspects = decoded.suspects if decoded.answer is MatrixAnswer.NAMED else ()
+    suspects = decoded.suspects if decoded.answer is MatrixAnswer.BLAMED else ()
     suspects = tuple(one for one in suspects if one.probability >= SURE)  # the others are candidates
     kinds = (Entity.NODE, Entity.RANK)
     nodes = [node for one in (*suspects, *decoded.slow) if one.kind in kinds for node in one.nodes]

@@ -128,5 +128,5 @@ def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]
 
 def named(decoded: Decoded) -> set[tuple[Entity, str, Direction]]:
     """Whom the decoder names, each with its way."""
-    assert (decoded.answer is MatrixAnswer.NAMED) == bool(decoded.suspects)
+    assert (decoded.answer is MatrixAnswer.BLAMED) == bool(decoded.suspects)
     return {(one.kind, one.subject, one.way) for one in decoded.suspects}

@@ -88,18 +88,18 @@ def test_the_numbers_of_parts_do_not_matter(matrix: Matrix, rng: random.Random) 
 
     (Of explanations that are equally likely one is taken; so this holds where faults are clear.)
     """
-    order = list(range(len(matrix.parts)))
+    order = list(range(len(matrix.endpoints)))
     rng.shuffle(order)
     other = replace(
         matrix,
-        parts=tuple(matrix.parts[order.index(to)] for to in range(len(order))),
+        endpoints=tuple(matrix.endpoints[order.index(to)] for to in range(len(order))),
         sources=[order[part] for part in matrix.sources],
         targets=[order[part] for part in matrix.targets],
     )
 
     one, same = decode(matrix, HALF), decode(other, HALF)
     assert one.answer is same.answer
-    if one.answer is MatrixAnswer.NAMED:
+    if one.answer is MatrixAnswer.BLAMED:
         assert said(one) == said(same)
 
 
@@ -118,15 +118,15 @@ def test_decoder_blames_no_part_without_evidence(matrix: Matrix, tolerance: Tole
         assert one.runner_up is None or 0 <= one.runner_up.probability <= 0.5
     if decoded.answer is MatrixAnswer.NOBODY:
         assert not decoded.bad
-    if decoded.answer is MatrixAnswer.NAMED:
+    if decoded.answer is MatrixAnswer.BLAMED:
         blamed = {
             node for one in decoded.suspects if one.kind in (Entity.NODE, Entity.RANK) for node in one.nodes
         }
-        number = len({part.node for part in matrix.parts})
+        number = len({part.node for part in matrix.endpoints})
         assert len(blamed) <= max(1.0, tolerance.max_unfit_fraction * number)
     cells = set(zip(matrix.sources, matrix.targets, strict=True))
     assert all((a, b) in cells or (b, a) in cells for a, b in decoded.confirm)
 
 
 def _nodes(matrix: Matrix, test: int) -> set[str]:
-    return {matrix.parts[matrix.sources[test]].node, matrix.parts[matrix.targets[test]].node}
+    return {matrix.endpoints[matrix.sources[test]].node, matrix.endpoints[matrix.targets[test]].node}

@@ -36,16 +36,15 @@ def test_both_sides_come_to_one_session() -> None:
     assert DATA == SESSION.open_answer(1, opened(SESSION.opening()).answer(1, DATA)[LENGTH_BYTES:])
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        dataclasses.replace(SESSION, op=Op.PUT),
-        dataclasses.replace(SESSION, length=len(DATA) + 1),
-        dataclasses.replace(SESSION, caller_nonce=bytes(32)),
-        dataclasses.replace(SESSION, responder_nonce=bytes(32)),
-    ],
-    ids=["op", "length", "caller's nonce", "responder's nonce"],
-)
+OTHER_REQUESTS = {
+    "op": dataclasses.replace(SESSION, op=Op.PUT),
+    "length": dataclasses.replace(SESSION, length=len(DATA) + 1),
+    "caller's nonce": dataclasses.replace(SESSION, caller_nonce=bytes(32)),
+    "responder's nonce": dataclasses.replace(SESSION, responder_nonce=bytes(32)),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_REQUESTS.values(), ids=OTHER_REQUESTS)
 def test_a_request_belongs_to_its_opening(other: ExchangeSession) -> None:
     """It does not fit behind another one."""
     with pytest.raises(AuthenticationError):
@@ -69,17 +68,16 @@ def test_every_bit_of_an_opening_and_of_a_request_counts() -> None:
             SESSION.open_request(message)
 
 
-@pytest.mark.parametrize(
-    ("nonce", "key"),
-    [
-        (bytes(32), KEY),
-        (NONCE, bytes(32)),
-        (NONCE, SECRET.access(Service.CHECKS, "another-gate", "node-0").key),
-        (NONCE, SECRET.access(Service.AGENT, "corpus", "node-0").key),
-        (NONCE, SECRET.data),
-    ],
-    ids=["another connection", "another key", "another gate", "another service", "the secret itself"],
-)
+OTHER_OPENINGS = {
+    "another connection": (bytes(32), KEY),
+    "another key": (NONCE, bytes(32)),
+    "another gate": (NONCE, SECRET.access(Service.CHECKS, "another-gate", "node-0").key),
+    "another service": (NONCE, SECRET.access(Service.AGENT, "corpus", "node-0").key),
+    "the secret itself": (NONCE, SECRET.data),
+}
+
+
+@pytest.mark.parametrize(("nonce", "key"), OTHER_OPENINGS.values(), ids=OTHER_OPENINGS)
 def test_an_opening_is_for_one_connection_and_one_key(nonce: bytes, key: bytes) -> None:
     """That of this service of this gate; on another connection it is a replay."""
     with pytest.raises(AuthenticationError):

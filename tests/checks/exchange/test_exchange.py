@@ -268,16 +268,15 @@ def test_a_length_that_is_too_great_is_not_read(member: Member) -> None:
         assert is_cut(link)
 
 
-@pytest.mark.parametrize(
-    ("written", "alike", "notes", "ends"),
-    [
-        (("ok", "ok"), "ok", ["ok", "ok", "ok"], True),
-        (("no",), "ok", ["ok", "no", None], True),
-        (("no",), None, ["ok", "no", None], False),
-        (("ok",), "ok", ["ok", "ok", None], False),
-    ],
-    ids=["all are there", "one differs", "one differs, and nobody minds", "one is missing"],
-)
+WAITS: dict[str, tuple[object, ...]] = {
+    "all are there": (("ok", "ok"), "ok", ["ok", "ok", "ok"], True),
+    "one differs": (("no",), "ok", ["ok", "no", None], True),
+    "one differs, and nobody minds": (("no",), None, ["ok", "no", None], False),
+    "one is missing": (("ok",), "ok", ["ok", "ok", None], False),
+}
+
+
+@pytest.mark.parametrize(("written", "alike", "notes", "ends"), WAITS.values(), ids=WAITS)
 def test_several_notes_are_waited_for_at_once(
     member: Member, written: Sequence[str], alike: str | None, notes: list[str | None], ends: bool
 ) -> None:

@@ -20,7 +20,7 @@ SQUARE, LONG = csv_square(NAMES, VALUES), csv_long(NAMES, VALUES)
 
 
 def _cells(matrix: Matrix) -> dict[tuple[str, str], float | None]:
-    names = [part.name for part in matrix.parts]
+    names = [part.name for part in matrix.endpoints]
     tests = zip(matrix.sources, matrix.targets, matrix.values, strict=True)
     return {(names[a], names[b]): value for a, b, value in tests}
 
@@ -208,7 +208,7 @@ def test_nodes_and_rails_are_taken_from_names() -> None:
 
     assert () == reading.unread
     assert (36, 24) == (len(inside.values), len(between.values))
-    assert ("node-2", 3) == (between.parts[11].node, between.parts[11].rail)
+    assert ("node-2", 3) == (between.endpoints[11].node, between.endpoints[11].rail)
 
 
 def test_a_test_made_again_is_there_again() -> None:
@@ -229,5 +229,5 @@ def test_no_text_makes_a_reader_stumble(text: str, at: int) -> None:
         except ExplainError as error:
             assert str(error)
         else:
-            assert reading is not None and reading.kind is OutputKind.MATRIX
+            assert reading is not None and reading.output_kind is OutputKind.MATRIX
             assert reading.tables or reading.unread

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import checks
 from checks.catalog import CATALOG
 from checks.documents.report import load
 from checks.facts.person_options import GROUPS, lines_of, with_options
-from checks.facts.profile_options import OPTIONS, RAISABLE
+from checks.facts.profile_options import NAMES, OPTIONS, RAISABLE
 from checks.model import Outcome, Profile
+from checks.policy import SENSIBLE
 from checks.value_types import DecodeError
 from tests.checks.local_policy import local_policy
 
@@ -60,6 +63,14 @@ def test_raisable_options_exist_in_their_checks() -> None:
     assert {("compute.gemm", "size")} == {
         (check, name) for check, name in named for profile in Profile if name not in OPTIONS[check][profile]
     }
+
+
+def test_every_option_that_a_check_reads_may_be_in_a_policy() -> None:
+    """The gate refuses any other name as misspelt."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(checks.__file__).parent.rglob("*.py"))
+    read = set(re.findall(r'options(?:\.get\(|\[)\s*"(\w+)"', sources))
+
+    assert {"window_s", "floor_gbps", "level"} < read <= {*NAMES, *SENSIBLE}
 
 
 def test_every_metric_of_a_line_is_one_of_its_check() -> None:

@@ -19,7 +19,7 @@ from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 from tasks.gate_file.references import read_policy
 
 FACTS = builtin()
-PARTS = FACTS.expected.parts
+PARTS = FACTS.expected.rooflines
 POLICIES = sorted((Path(__file__).resolve().parents[3] / "deployments" / "policies").glob("*.toml"))
 UNBOUNDED: Mapping[str, str] = {
     "disk.": "the instance table does not say what its disks do",

@@ -58,15 +58,14 @@ def test_a_healthy_or_an_honest_row_is_judged(check: str) -> None:
     assert ("", "") == (defect(row(check, ("ok", "ok"))), defect(honest))
 
 
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        row("network.mtu", ("ok", "ok"), narrowed_bytes=(-1e9, 0), path_mtu_bytes=(-1e9, 9001)),
-        row("network.mtu", ("ok", "ok"), peers=(), path_mtu_bytes=()),
-        row("network.pairs", ("ok", "no answer")),
-    ],
-    ids=["impossible", "empty", "a number that was not measured"],
-)
+SPOILT = {
+    "impossible": row("network.mtu", ("ok", "ok"), narrowed_bytes=(-1e9, 0), path_mtu_bytes=(-1e9, 9001)),
+    "empty": row("network.mtu", ("ok", "ok"), peers=(), path_mtu_bytes=()),
+    "a number that was not measured": row("network.pairs", ("ok", "no answer")),
+}
+
+
+@pytest.mark.parametrize("spoilt", SPOILT.values(), ids=SPOILT)
 def test_the_order_of_the_metrics_does_not_change_the_defect(spoilt: Observation) -> None:
     backwards = dict(reversed([*spoilt.metrics.items()]))
 

@@ -18,7 +18,7 @@ FACTS = builtin()
 
 def planned(said: Declared) -> Report:
     """A report of two nodes that has the whole plan and no observation."""
-    facts = FACTS.of(said)
+    facts = FACTS.merged(said)
     plan = catalog.plan(catalog.CATALOG, said, Profile.QUICK, facts.instances.get(said.instance_type))
     nodes = tuple(Node(f"node-{rank}", rank, "one", "", True, {}) for rank in range(2))
     return Report("g", "one", "2026-11-01T00:00:00Z", Profile.QUICK, said, "", plan, nodes, ())
@@ -31,7 +31,7 @@ def test_a_known_type_is_what_the_table_says_whatever_a_report_says_of_it() -> N
     verdict = decide(planned(said), policy, FACTS)
     found = {(one.check, one.level, one.cause) for one in verdict.findings}
 
-    assert FACTS.of(said).instances["p5.48xlarge"] == FACTS.instances["p5.48xlarge"]
+    assert FACTS.merged(said).instances["p5.48xlarge"] == FACTS.instances["p5.48xlarge"]
     assert ("facts", Level.FAIL, Cause.EVIDENCE) in found
     assert not FACTS.are_for(("g5.12xlarge",), replace(said, machine=DeclaredMachine("A10G")))
 

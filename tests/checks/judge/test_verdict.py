@@ -205,15 +205,19 @@ def test_a_policy_for_another_type_condemns_nobody_and_passes_nobody() -> None:
         assert any("is not for instance type cpu" in finding.message for finding in verdict.findings)
 
 
-@pytest.mark.parametrize(("bad", "brake"), [(1, False), (2, True)])
-def test_the_brake_lets_one_machine_of_a_small_job_fail(bad: int, brake: bool) -> None:
-    """A quarter of four nodes is one; the second one puts the policy itself under suspicion."""
-    found = [Finding(Level.FAIL, Cause.HARDWARE, "compute.gemm", f"node-{n}", "is wrong") for n in range(bad)]
+@pytest.mark.parametrize(
+    ("checks", "brake"), [(["a"], False), (["a", "a"], True), (["a", "b"], False), (["a", "b", "a"], True)]
+)
+def test_the_brake_lets_one_machine_of_a_small_job_fail_each_check(checks: list[str], brake: bool) -> None:
+    """A quarter of four nodes is one; a second one that fails in the same way puts the policy itself under suspicion."""
+    found = [
+        Finding(Level.FAIL, Cause.HARDWARE, check, f"node-{n}", "is wrong") for n, check in enumerate(checks)
+    ]
     one_in_ten = replace(POLICY, max_unfit_fraction=0.1)
 
     for policy in (POLICY, one_in_ten):
         verdict = conclude(found, FULL, policy, 4, DIGESTS, None)
-        assert (brake, bad) == (verdict.suspect_policy, len(verdict.condemned)), "all are named"
+        assert (brake, len(checks)) == (verdict.suspect_policy, len(verdict.condemned)), "all are named"
 
 
 @pytest.mark.parametrize("short", ["nodes", "gpus", "ranks"])

@@ -62,7 +62,7 @@ def test_our_own_time_is_never_less_than_none() -> None:
     """Ticks are sampled: our own may be more than all that was busy."""
     seen = between(FIRST, replace(FIRST, at=110.0, busy=51.0, idle=69.0, own=13.0), 0.1, None)
 
-    assert seen is not None and (0.0, 0.0) == (seen.taken, seen.stolen)
+    assert seen is not None and (0.0, 0.0) == (seen.used, seen.stolen)
 
 
 def test_the_nearest_quota_counts_its_periods(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_other_processes_take_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
         seen = watch.contention()
 
     assert seen is not None and seen.load >= 0 and seen.idle < 0.1
-    assert seen.taken > 0.6  # what is left is that of tests that run beside this one
+    assert seen.used > 0.6  # what is left is that of tests that run beside this one
 
 
 def test_our_own_processes_are_those_with_our_mark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
-"""A node's report carries what the watch of its machine left open, from the first write on."""
+"""A node's report carries what the watch of its machine left open, in the first write and as it is at the last one."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -71,6 +72,20 @@ def test_open_finding_reaches_the_verdict(tmp_path: Path, state: Path) -> None:
     [found] = told(tmp_path)
 
     assert (Level.FAIL, "disk.smart", "node-0") == (found.level, found.check, found.subject)
+
+
+def test_finding_of_the_watch_during_the_checks_is_in_the_report(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report is as old as its last write, so that what was found before that would not count as found since."""
+    findings = OpenFindings(open=(OPEN,))
+    monkeypatch.setattr(node_run, "ForkServer", Mock())
+    monkeypatch.setattr(
+        node_run, "_run_stages", lambda *ignored: (state / FINDINGS).write_bytes(documents.dump(findings))
+    )
+    journal = node_run.run_beside(context(tmp_path), "one", tmp_path, Mock())
+
+    assert documents.dump(findings).decode() == load_node(journal.data).node.open_findings
 
 
 def test_a_file_that_does_not_answer_stops_no_gate(tmp_path: Path, state: Path) -> None:

@@ -16,6 +16,7 @@ from checks.exit_codes import Exit
 from checks.model import Cause, Finding, FindingKind, Level
 from checks.runner import slurm_hooks
 from checks.runner.slurm_hooks import answer_of
+from tests.programs import executable
 
 LOCAL = Path(__file__).parents[3] / "checks" / "policies" / "local.json"
 BROKEN = Finding(Level.FAIL, Cause.HARDWARE, "gpu.ecc", "n1", "3 errors")
@@ -150,8 +151,7 @@ def test_a_hook_ends_in_time_whatever_hangs(
     """Checks that hang are what could not be measured, and so is drained where the site asked for that. Nothing is left."""
     (tmp_path / "tmp").mkdir()
     for name, text in (("sinfo", sinfo), ("scontrol", f'echo "$*" >>{tmp_path}/asked')):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\n{text}\n")
     argv = (sys.executable, "-c", HANGS, words[0], "--instance-type", "cpu", "--deadline-s", "1", *words[1:])
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TMPDIR": f"{tmp_path}/tmp", "SLURMD_NODENAME": "n1"}
     # It also ends only when nobody has its output open.

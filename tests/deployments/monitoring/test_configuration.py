@@ -25,6 +25,7 @@ from tests.deployments.monitoring.test_rules import ALERTS, promtool
 from tests.deployments.test_server import unit
 from tests.fakes.mail import Webhook
 from tests.fakes.serving import serving
+from tests.programs import executable
 
 ROOT = Path(__file__).parents[3]
 HOOK = "http://127.0.0.1:1/"
@@ -217,11 +218,9 @@ def install(folder: Path, *words: str, **environment: str) -> tuple[int, str, li
     programs = folder / "bin"
     programs.mkdir()
     for name, body in FAKE.items():
-        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{folder}/calls"\n{body}\n')
-        (programs / name).chmod(0o755)
-    prelaunch = programs / "prelaunch"
-    prelaunch.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" -m flows.cli.main "$@"\n')
-    prelaunch.chmod(0o755)
+        executable(programs / name, f'#!/bin/sh\necho "{name} $*" >>"{folder}/calls"\n{body}\n')
+    script = f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" -m flows.cli.main "$@"\n'
+    prelaunch = executable(programs / "prelaunch", script)
     done = subprocess.run(
         (SHIPPED / "hyperpod" / "install.sh", *words), capture_output=True, text=True, check=False,
         env={"PATH": f"{programs}:/usr/bin:/bin", "DESTDIR": str(folder / "root"), "PRELAUNCH": str(prelaunch), **environment},
@@ -324,7 +323,7 @@ def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
     """The real Alertmanager: of two nodes of another cluster both are named, in one notification as well."""
     port = free_port()
     with serving(Webhook()) as heard:
-        address = f"http://127.0.0.1:{heard.port}"
+        address = f"http://127.0.0.1:{heard.server_port}"
         settings = MonitoringSettings(address + "/on-call", address + "/owner", address + "/heartbeat")
         (tmp_path / "alertmanager.yml").write_text(
             rendered(settings)["alertmanager.yml"].replace("group_wait: 10s", "group_wait: 2s")

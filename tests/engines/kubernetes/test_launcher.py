@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import JobState, LaunchError, LaunchRejected, PreflightResult
+from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected, PreflightResult
+from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.kubernetes.options import KubernetesOptions
 from tests.engines.kubernetes.benches import bench, launcher
 from tests.engines.kubernetes.cluster import GATE, ROOT, KubernetesCluster
@@ -19,15 +20,21 @@ pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(3600)]
 SECONDS = 90.0
 
 
+def waiting(cluster: KubernetesCluster, folder: Path) -> tuple[KubernetesLauncher, JobSpec]:
+    """A launcher, and its job whose two pods wait."""
+    one, spec = launcher(cluster, folder), bench(cluster, folder).job(WAIT)
+    one.submit(one.plan(spec))
+    until_told(bench(cluster, folder), one, spec.name, 2)
+    return one, spec
+
+
 def test_cancel_never_says_that_pods_of_a_frozen_kubelet_are_gone(
     cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pods do run on. Once the kubelet goes on, the next cancel succeeds."""
     monkeypatch.setattr("tasks.launchers.kubernetes.launcher.CANCEL_S", 5.0)
     monkeypatch.setattr("tasks.launchers.kubernetes.launcher.UPLOAD_S", 0.0)
-    one, spec = launcher(cluster, tmp_path), bench(cluster, tmp_path).job(WAIT)
-    one.submit(one.plan(spec))
-    until_told(bench(cluster, tmp_path), one, spec.name, 2)
+    one, spec = waiting(cluster, tmp_path)
     frozen = cluster.freeze("kubelet", 1)
     try:
         with pytest.raises(LaunchError, match=r"may still run: .* on worker-1"):
@@ -50,9 +57,7 @@ def test_an_api_server_that_stops_for_a_while_ends_no_job(
 ) -> None:
     """Its pods run on; what was known stays known."""
     monkeypatch.setattr("tasks.launchers.kubernetes.api.READ_S", 3.0)
-    one, spec = launcher(cluster, tmp_path), bench(cluster, tmp_path).job(WAIT)
-    one.submit(one.plan(spec))
-    until_told(bench(cluster, tmp_path), one, spec.name, 2)
+    one, spec = waiting(cluster, tmp_path)
     before = until(one, spec.name, SECONDS, lambda status: bool(status.attempt))
     frozen = cluster.freeze("kube-apiserver")
     try:
@@ -72,10 +77,7 @@ def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
 ) -> None:
     """By the API with which `kubectl drain` does it: the Job makes another one, which comes too late for the roll call."""
     monkeypatch.setattr(KubernetesOptions, "joins_s", 5.0)
-    one = launcher(cluster, tmp_path)
-    spec = bench(cluster, tmp_path).job(WAIT)
-    one.submit(one.plan(spec))
-    until_told(bench(cluster, tmp_path), one, spec.name, 2)
+    one, spec = waiting(cluster, tmp_path)
     pods = cluster.kubectl(
         "get", "pods", "-l", f"prelaunch.dev/job={spec.name},prelaunch.dev/node-index=1", "-o", "name"
     ).split()

@@ -54,7 +54,6 @@ class ApiServer(ThreadingHTTPServer):
     and closes the connection. While `silent` is set nobody is answered. `takes` may refuse an object that is created: a message.
     """
 
-    daemon_threads = True
     block_on_close = False
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +73,7 @@ class ApiServer(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://127.0.0.1:{self.server_port}"
 
     def kubeconfig(self) -> Path:
         """A file with which the client finds it."""

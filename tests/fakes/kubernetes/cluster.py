@@ -83,10 +83,6 @@ class Cluster:
         with self.server.lock:
             self._kill(pod, "Evicted")
 
-    def lose(self, pod: str) -> None:
-        """Delete a pod object, as draining a node does."""
-        self.server.delete("pods", pod)
-
     def tick(self) -> None:
         """One round of all controllers."""
         with self.server.lock:

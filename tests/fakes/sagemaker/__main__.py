@@ -78,14 +78,14 @@ def build(config: Config) -> tuple[Plane, Front]:
     plane = Plane(config.region, Path(config.folder), fleet, table, turned, Storage(s3), Logs(logs))
     front = Front(plane, behind)
     plane.endpoint = plane.credentials = _local(front)
-    plane.network = Loopback(front.port)
+    plane.network = Loopback(front.server_port)
     if config.network == "namespaces":
         inside: list[Front] = []
-        plane.network = Namespaces(lambda: inside.append(Front(plane, behind, front.port, "0.0.0.0")))
-        front.share(inside[0])
+        plane.network = Namespaces(lambda: inside.append(Front(plane, behind, front.server_port, "0.0.0.0")))
+        inside[0].faults = front.faults  # one service, two listeners
         _serve(inside[0])
-        plane.endpoint = f"http://{SERVER}:{front.port}"
-        plane.credentials = f"http://{CREDENTIALS}:{front.port}"
+        plane.endpoint = f"http://{SERVER}:{front.server_port}"
+        plane.credentials = f"http://{CREDENTIALS}:{front.server_port}"
     if config.bucket:
         # S3 takes every region's name for a location but that of its first one.
         place = {"CreateBucketConfiguration": {"LocationConstraint": config.region}}
@@ -100,7 +100,7 @@ def _serve(front: Front) -> None:
 
 
 def _local(front: Front) -> str:
-    return f"http://127.0.0.1:{front.port}"
+    return f"http://127.0.0.1:{front.server_port}"
 
 
 def _moto() -> str:

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.fakes.sagemaker.images import Image
 
-# The tests' own role, and the one that the shipped gate files name.
-ROLES = ("PrelaunchTraining", "prelaunch-execution")
 STATEMENT = {
     "Effect": "Allow",
     "Principal": {"Service": "sagemaker.amazonaws.com"},
@@ -36,7 +34,8 @@ REGISTRY = ".dkr.ecr."
 
 def furnish(iam: Any, ecr: Any, images: Mapping[str, Image]) -> None:
     """Make the roles, and push each image by its tag, or by the usual tags where the table names none."""
-    for role in ROLES:
+    # The tests' own role, and the one that the shipped gate files name.
+    for role in ("PrelaunchTraining", "prelaunch-execution"):
         iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(TRUST))
     for uri in images:
         host, _, name = uri.partition("/")

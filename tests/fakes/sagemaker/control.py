@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tests.fakes.sagemaker.front import Front
     from tests.fakes.sagemaker.plane import Plane
 
-CREDENTIALS_S = 3600
-
 
 def answer(front: Front, method: str, path: str, body: bytes) -> tuple[int, Any]:
     """HTTP status and what to answer as JSON."""
@@ -70,7 +68,7 @@ def _credentials(plane: Plane, token: str) -> tuple[int, Any]:
     role = plane.roles.get(token)
     if role is None:
         return 404, {"message": "no such container"}
-    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=CREDENTIALS_S)
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     return 200, {
         "RoleArn": role,
         "AccessKeyId": f"ASIA{token[:16].upper()}",

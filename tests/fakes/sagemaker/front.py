@@ -25,22 +25,12 @@ JSON = {
 class Front(ThreadingHTTPServer):
     """The account's listener."""
 
-    daemon_threads = True
     request_queue_size = 256
 
     def __init__(self, plane: Plane, behind: str, port: int = 0, host: str = "127.0.0.1") -> None:
         super().__init__((host, port), Handler)
         self.plane, self.behind = plane, behind.removeprefix("http://")
         self.faults = Faults(plane.dials)
-
-    def share(self, other: Front) -> None:
-        """Another listener of the same service: one set of faults."""
-        other.faults = self.faults
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self.server_address[1])
 
 
 class Handler(QuietHandler):

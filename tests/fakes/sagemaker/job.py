@@ -98,8 +98,7 @@ class Job:
 
     def describe(self, skew_s: float) -> dict[str, Any]:
         """DescribeTrainingJob's answer: what was asked, and what became of it."""
-        kept = {k: v for k, v in self.request.items() if k != "Tags"}
-        answer = kept | self._state(skew_s)
+        answer = {k: v for k, v in self.request.items() if k != "Tags"} | self._state(skew_s)
         answer["SecondaryStatusTransitions"] = [_shifted(entry, skew_s) for entry in self.transitions]
         return answer
 

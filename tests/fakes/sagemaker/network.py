@@ -6,20 +6,17 @@ so that nothing is left of them, however the server ends. The bridge lies in a n
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tasks.launchers.local.network import lacks_rights
+from tests.fakes.sagemaker.inside import NEWNET, _call
 
-NEWNET = 0x40000000  # linux/sched.h
 CREDENTIALS = "169.254.170.2"  # where containers on AWS ask for them; SDKs accept it without TLS
 SERVER = "10.79.0.1"
 MTU = "9001"  # AWS, network MTU of EC2 instances: jumbo frames within a VPC
-
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -147,9 +144,3 @@ def _ip(*arguments: str) -> None:
     done = subprocess.run(("ip", *arguments), check=False, capture_output=True, text=True)
     if done.returncode:
         raise OSError(done.returncode, f"ip {' '.join(arguments)}: {done.stderr.strip()}")
-
-
-def _call(name: str, *arguments: int) -> None:
-    if getattr(libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -61,9 +61,6 @@ class SocketMode:
         self._server: Server = serve(self._connected, "127.0.0.1", 0, process_request=self._admitted)
         self._thread = threading.Thread(target=self._server.serve_forever, name="slack socket stand-in")
         slack.methods["apps.connections.open"] = ("", self._opened)
-
-    def start(self) -> None:
-        """Listen."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -113,8 +110,7 @@ class SocketMode:
 
     def drop(self) -> None:
         """Cut the newest connection without a word."""
-        connection = self.connections[-1].socket
-        connection.shutdown(socket.SHUT_RDWR)
+        self.connections[-1].socket.shutdown(socket.SHUT_RDWR)
 
     def click(self, user: str, message: Message, action: str, value: str | None = None) -> Envelope:
         """Press a button of a message, with another value where one is given."""
@@ -213,7 +209,6 @@ class SocketMode:
 def socket_mode(slack: SlackServer) -> Iterator[SocketMode]:
     """Socket Mode for the time of the block."""
     made = SocketMode(slack)
-    made.start()
     try:
         yield made
     finally:

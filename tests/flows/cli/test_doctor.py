@@ -97,7 +97,7 @@ def test_the_work_pool_of_a_gate_s_deployment_needs_a_worker(
 
 def words(lines: Iterable[PreflightCheck]) -> list[str]:
     """The words that are printed first."""
-    return [doctor.WORDS[line.result] for line in lines]
+    return [doctor.LABELS[line.result] for line in lines]
 
 
 class Silent(FolderStore):
@@ -177,7 +177,7 @@ def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(doctor, "_store", broken)
     monkeypatch.setattr(doctor, "_prefect", lambda context: [ok("Prefect", "is there")])
     parsed = argparse.Namespace(file=None, overrides=[], send_test=False, format="json")
-    lines = {line.subject: doctor.WORDS[line.result] for line in doctor._looks(parsed)}
+    lines = {line.subject: doctor.LABELS[line.result] for line in doctor._looks(parsed)}
 
     assert ("CANNOT TELL", "OK") == (lines["the store"], lines["Prefect"])
     assert 3 == doctor.run(parsed)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock
+from uuid import UUID
 
 import httpx
 import pytest
 
 from checks.exit_codes import Exit
-from flows.cli import gate_output
+from flows.cli import gate_output, trigger
 from flows.cli.prefect_server import fault_text
 from flows.cli.watch import no_verdict, show
 from tasks.gate.outcome import outcome_json, unjudged_json
+from tasks.orchestration import follow
 from tasks.orchestration.follow import FollowedRun
 from tasks.orchestration.status import RunStatus
 from tasks.store.folder import FolderStore
@@ -132,3 +135,35 @@ def test_a_training_that_runs_has_no_logs_to_read(tmp_path: Path, capsys: Captur
     show(typed_words(format="text"), replace(run, announced=announced))
 
     assert "Training: j running\n" in capsys.readouterr().out
+
+
+def test_overrides_of_a_command_come_after_those_of_the_deployment() -> None:
+    """Both count, and the later line wins; any other value replaces that of the deployment."""
+    own = {"wait": "started", "advanced": {"ask_minutes": 0, "overrides": ["a=1"]}}
+    request = {"wait": "verdict", "advanced": {"overrides": ["b=2"]}}
+    merged = {"wait": "verdict", "advanced": {"ask_minutes": 0, "overrides": ["a=1", "b=2"]}}
+
+    assert (merged, request) == (follow._merged(own, request), follow._merged({}, request))
+
+
+@pytest.mark.parametrize(
+    ("run", "end"), [(UUID(int=7), "it has been cancelled"), (None, "no run is known to have been started")]
+)
+def test_a_run_whose_start_was_not_confirmed_is_looked_for_and_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, run: UUID | None, end: str
+) -> None:
+    """The server may have started it before it fell silent, and the run would launch the training."""
+    monkeypatch.setattr(follow, "start", AsyncMock(side_effect=follow.Unreachable("ReadTimeout.")))
+    monkeypatch.setattr(follow, "find_started", AsyncMock(return_value=run))
+    monkeypatch.setattr(follow, "cancel", AsyncMock(return_value="it has been cancelled"))
+    monkeypatch.setattr(trigger, "obstacle", lambda arguments: "")
+    request: dict[str, object] = {
+        "gate": None,
+        "wait": None,
+        "check_only": False,
+        "overrides": [],
+        "once": "",
+    }
+
+    assert Exit.NO_CAPACITY == trigger.run(typed_words(deployment="gate/p5", format="text", **request))
+    assert f"SERVICE ERROR gate: ReadTimeout; {end}\n" == capsys.readouterr().out

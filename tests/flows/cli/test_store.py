@@ -65,6 +65,9 @@ def test_list_shows_each_verdict_in_a_line(run: Run, store: FolderStore) -> None
         (("--since", "1d"), [2]),
         (("--since", "90m"), []),
         (("--since", "3d"), [0, 1, 2]),
+        (("--since", "630000d"), [0, 1, 2]),
+        (("--since", "999999d"), [0, 1, 2]),
+        (("--since", "0900-01-01"), [0, 1, 2]),
     ],
 )
 def test_list_can_be_narrowed(

@@ -10,6 +10,9 @@ import pytest
 from checks.bundle import plan_of
 from checks.model import Declared
 from checks.model_details import DeclaredMachine
+from tasks.gate.context import open_gate_context
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import Launcher
 from tasks.store.call_timeout import PatientStore
 from tasks.store.folder import FolderStore
 from tasks.store.s3 import S3Store
@@ -109,7 +112,8 @@ def test_gate_file_error_names_all_checks_that_the_policy_lacks(tmp_path: Path) 
     assert re.search(r"the checks system.identity, system.resources, .* and \d+ more", str(refusal(gate)))
 
 
-MISSPELT = "has a rule for wrong_element of check compute.gemm, which measures no such thing: did you mean wrong_elements"
+MISSPELT = "has a rule for the metric wrong_element of check compute.gemm, which does not exist: did you mean wrong_elements"
+UNKNOWN_OPTION = "which does not exist: did you mean floor_gbps?"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +123,7 @@ MISSPELT = "has a rule for wrong_element of check compute.gemm, which measures n
         ('part = "any"', 'part = "efa"', "has part = efa for check"),
         ("min_nodes = 2", "min_nodes = 3", "has min_nodes = 3 for check"),
         ('metric = "wrong_elements"', 'metric = "wrong_element"', MISSPELT),
+        ("min_nodes = 2", "min_nodes = 2\noptions = { floor_gb_s = 12.5 }", UNKNOWN_OPTION),
     ],
 )
 def test_a_policy_that_its_checks_do_not_fit_is_refused(
@@ -149,6 +154,17 @@ def test_a_policy_that_is_wrong_says_whose_it_is(tmp_path: Path) -> None:
 
     assert (str(policy), "on_wran", "on_warn") == (error.file, error.path, error.nearest)
     assert error.line is not None and f"the [policy] file of {gate}" in str(error)
+
+
+def test_a_gate_that_only_checks_needs_no_time_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks nobody. Of one that launches, the machines may be gone before the answer."""
+    gate = write_gate(tmp_path, on_warn="ask")
+    monkeypatch.setattr(Launcher, "keeps_s", 1800.0)
+    open_gate_context(GateRequest(gate_file=str(gate), launch=False))
+
+    assert "a person has 30 minutes to answer" in str(refusal(gate))
 
 
 def described(folder: Path, old: str = "", new: str = "") -> Path:

@@ -24,7 +24,7 @@ from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchE
 from tasks.store.base import StoreError
 from tasks.store.layout import lease_key
 from tests.tasks.gate.lease.test_lease import DEAD
-from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, listening, session
+from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, answer, listening, session
 
 ASKING = OpenQuestion("k", "d", NOW + 60, NOW + 120)
 RUNS = JobStatus(JobState.RUNNING, "", "", {})
@@ -156,14 +156,16 @@ def test_which_job_checks(
 
 
 def test_session_that_begins_again_has_new_job_names_and_no_proof(tmp_path: Path) -> None:
-    """Checks: new names, no verdict, no proof, and time again. Of a training that begins again only its own name is new."""
+    """Checks: new names, no verdict, answer or proof, and time again. Of a training that begins again only its own name is new."""
     engine = FakeEngine()
     one = session(tmp_path, engine)
     one.proof.append("old")
+    one.answer = answer()
     one.answer_by = time.monotonic()
     lease = one.begin_again()
 
-    assert (["g-1-check-2", "g-1-train-2"], [], None) == ([*lease.jobs], one.proof, one.judged)
+    assert (("g-1-check-2", "g-1-train-2"), []) == (lease.jobs, one.proof)
+    assert [None, None] == [one.judged, one.answer]
     assert [("cancel", CHECK_JOB), ("cancel", TRAIN_JOB)] == engine.calls
     assert one.left_s() > 1e9
     one.ended("g-1-check-2")

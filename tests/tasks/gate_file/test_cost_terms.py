@@ -86,7 +86,7 @@ def test_pages_have_the_cost_below_the_findings_where_hardware_is_to_blame() -> 
     clean = cost_of(P5, verdict_of(healthy()), CostTerms(hours=72))
     context = verdict_context(P5, POLICY, VERDICT, cost=made)
 
-    assert ((), (cost_line(made),)) == (context.said, context.costs)
+    assert ((), (cost_line(made),)) == (context.notes, context.costs)
     assert () == verdict_context(P5, POLICY, VERDICT, cost=clean).costs
     for cause in (Cause.CONFIGURATION, Cause.EVIDENCE):
         other = replace(VERDICT, findings=(replace(BROKEN, cause=cause),))

@@ -17,14 +17,13 @@ from tasks.reports.read import not_a_report
 from tests.sample_reports import FACTS, POLICY, healthy
 
 ROOT = Path(__file__).parents[3]
-BASELINE = dump(Baseline(1, "0.1.0", "", (), (), ()))
 
 
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
         (dump_report(healthy(2, 2)), "a report"),
-        (BASELINE, "a baseline"),
+        (dump(Baseline(1, "0.1.0", "", (), (), ())), "a baseline"),
         (dump_plain(POLICY), "a policy"),
         (dump_plain(decide(healthy(2, 2), POLICY, FACTS)), "a verdict"),
         ((ROOT / "deployments/gates/local.toml").read_bytes(), "a gate file"),

@@ -105,15 +105,18 @@ def test_a_commissioning_measures_for_as_long_as_it_may_and_launches_nothing(tmp
         request = CommissionRequest(gate_files=[named], minutes=120)
         return gate_requests(request, gate_contexts(request))[named]
 
+    assert 4260.0 == open_gate_context(asked()).gate.checks.whole_deadline_s
+    edit(Path(named), "stage_s = 20.0", "stage_s = 20.0\ndeadline_s = 30")
     request, gate = asked(), open_gate_context(asked()).gate
     checks = gate.checks
     assert (Profile.DEEP, 120.0, 5400.0) == (checks.profile, checks.max_runtime_minutes, checks.stage_s)
+    assert 4260.0 == checks.whole_deadline_s
     assert (False, 0) == (request.launch, request.advanced.ask_minutes)
     assert 0.0 == gate.policy.reuse_pass_minutes
     edit(Path(named), "max_runtime_minutes = 1.0", "max_runtime_minutes = 500")
-    edit(Path(named), "stage_s = 20.0", "stage_s = 20000")
+    edit(Path(named), "stage_s = 20.0\ndeadline_s = 30", "stage_s = 20000\ndeadline_s = 9000")
     longer = open_gate_context(asked()).gate.checks
-    assert (500.0, 22500.0) == (longer.max_runtime_minutes, longer.stage_s)
+    assert (500.0, 22500.0, 9000.0) == (longer.max_runtime_minutes, longer.stage_s, longer.deadline_s)
 
 
 def test_a_commissioning_is_called_by_its_clusters() -> None:

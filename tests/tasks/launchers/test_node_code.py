@@ -23,6 +23,7 @@ from container.agent import allocation
 from tasks.launchers import node_code
 from tasks.launchers.base import LaunchError
 from tasks.launchers.node_code import code_archive, node_zipapp, packed, start_script, vendored
+from tests.programs import executable
 
 
 @pytest.fixture
@@ -135,13 +136,10 @@ def test_an_image_without_python_is_refused(channel: Path, tmp_path: Path) -> No
 def test_an_old_python_is_passed_over_and_arguments_reach_the_agent(channel: Path, tmp_path: Path) -> None:
     """The next one that is new enough is taken, PRELAUNCH_PYTHON here; spaces, quotes and stars are no shell's business."""
     folder = bare_path(tmp_path / "bin", "dirname", "mkdir")
-    old = folder / "python3"
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
+    executable(folder / "python3", "#!/bin/sh\nexit 1\n")
     words = ("gate", "--bundle", "no * 'bundle", "--", "train")
-    done = begin(channel, *words, PATH=str(folder), PRELAUNCH_PYTHON=sys.executable)
 
-    assert done.returncode == 2
+    assert begin(channel, *words, PATH=str(folder), PRELAUNCH_PYTHON=sys.executable).returncode == 2
     assert "no * 'bundle" in failure(channel)
 
 
@@ -149,17 +147,15 @@ def test_an_archive_that_is_cut_is_refused(channel: Path) -> None:
     """Half of the checks are none."""
     archive = channel / "prelaunch.tar.gz"
     archive.write_bytes(archive.read_bytes()[:100_000])
-    done = begin(channel, "check")
 
-    assert done.returncode == 2
+    assert begin(channel, "check").returncode == 2
     assert failure(channel).startswith("the checks could not be unpacked")
 
 
 def test_a_signal_reaches_the_agent(channel: Path) -> None:
     """SageMaker tells the first process of a container: no shell may stand in between."""
     script = '#!/bin/sh\ncase "$*" in *container.agent*) echo "$$"; exec sleep 60;; *) echo x;; esac\n'
-    (channel / "python3").write_text(script)
-    (channel / "python3").chmod(0o755)
+    executable(channel / "python3", script)
     with subprocess.Popen(
         ("/bin/sh", str(channel / "start.sh"), "check"),
         env=surroundings(channel, PATH=f"{channel}:{os.environ['PATH']}"),

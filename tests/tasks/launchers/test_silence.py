@@ -5,8 +5,10 @@ Nodes of this machine have no engine that could be silent.
 
 from __future__ import annotations
 
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
@@ -30,36 +32,23 @@ def aws(code: str, status: int) -> ClientError:
 
 def of_sagemaker(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> JobStatus:
     """What is said where DescribeTrainingJob raises this."""
-
-    def describe(**_: Any) -> None:
-        raise error
-
     patch.setattr("tasks.launchers.sagemaker.launcher.ANSWER_S", 0.1)
     with stubbed() as made:
-        patch.setattr(made.launcher.clients.client("sagemaker"), "describe_training_job", describe)
+        client = made.launcher.clients.client("sagemaker")
+        patch.setattr(client, "describe_training_job", Mock(side_effect=error))
         return made.launcher.state(JOB)
 
 
 def of_slurm(folder: Path, patch: pytest.MonkeyPatch, answer: Exception | SlurmReply) -> JobStatus:
     """What is said where squeue and sacct answer this."""
-
-    def run(*argv: str, timeout_s: float = 0.0) -> SlurmReply:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    patch.setattr(commands, "run", run)
+    patch.setattr(commands, "run", Mock(side_effect=repeat(answer)))
     return SlurmLauncher(folder).state(JOB)
 
 
 def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> JobStatus:
     """What is said where every call to the API server raises this."""
     launcher = KubernetesLauncher(folder, options())
-
-    def call(*_: Any, **more: Any) -> bytes:
-        raise error
-
-    patch.setattr(launcher.api, "_call", call)
+    patch.setattr(launcher.api, "_call", Mock(side_effect=error))
     return launcher.state(JOB)
 
 

@@ -59,6 +59,13 @@ def machines(cluster: Cluster, hyperpod: bool = False) -> KubernetesMachines:
     return KubernetesMachines(options, Api("default", cluster.kubeconfig), lambda: AT)
 
 
+def fenced(cluster: Cluster) -> KubernetesMachines:
+    """The back end, after it has fenced worker-0."""
+    here = machines(cluster)
+    here.fence("worker-0", MARK)
+    return here
+
+
 def node(cluster: Cluster, name: str = "worker-0") -> dict[str, Any]:
     """The Node itself."""
     return cluster.server.objects["nodes"][name]
@@ -71,8 +78,7 @@ def changes(server: ApiServer) -> int:
 
 def test_a_fence_is_a_cordon_a_taint_and_a_mark(cluster: Cluster) -> None:
     """Never NoExecute, which would end what runs; the site's own taints stay; a second time nothing is sent."""
-    here = machines(cluster)
-    here.fence("worker-0", MARK)
+    here = fenced(cluster)
     here.fence("worker-0", MARK)
     seen = here.by_name()["worker-0"]
 
@@ -86,8 +92,7 @@ def test_a_fence_is_a_cordon_a_taint_and_a_mark(cluster: Cluster) -> None:
 def test_freeing_leaves_the_node_as_it_was(cluster: Cluster) -> None:
     """Only our own marks go."""
     before = dict(node(cluster)["spec"])
-    here = machines(cluster)
-    here.fence("worker-0", MARK)
+    here = fenced(cluster)
     here.free("worker-0", MARK)
     annotations = node(cluster)["metadata"].get("annotations", {})
 
@@ -236,8 +241,7 @@ def test_an_api_server_that_does_not_answer_is_silent(cluster: Cluster) -> None:
 
 def test_kubernetes_itself_repairs_nothing(cluster: Cluster) -> None:
     """Only a person, or HyperPod, can."""
-    here = machines(cluster)
-    here.fence("worker-0", MARK)
+    here = fenced(cluster)
     with pytest.raises(ActRefused, match="A person has to do it"):
         here.act(Rung.REBOOT, "worker-0", MARK)
     assert here.rungs == frozenset()
@@ -321,8 +325,7 @@ def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> N
 
 def test_a_retest_runs_where_nobody_elses_pods_do(cluster: Cluster) -> None:
     """The partner is fenced meanwhile, and serves again afterwards; the node itself stays out."""
-    here = machines(cluster)
-    here.fence("worker-0", MARK)
+    here = fenced(cluster)
     place = here.open_retest("worker-0", ("worker-1",), MARK)
     during = here.by_name()
     assert here.open_retest("worker-0", ("worker-1",), MARK) == place
@@ -349,8 +352,7 @@ def test_a_partner_that_somebody_else_claims_meanwhile_is_given_back(
     cluster: Cluster, claim: dict[str, Any], cordon: dict[str, bool]
 ) -> None:
     """Nothing of ours stays on it. Its cordon stays for NVSentinel only, which would otherwise end the quarantine."""
-    here = machines(cluster)
-    here.fence("worker-0", MARK)
+    here = fenced(cluster)
     here.open_retest("worker-0", ("worker-1",), MARK)
     merged(node(cluster, "worker-1"), claim)
     here.close_retest("worker-0", MARK)
@@ -363,8 +365,7 @@ def test_a_partner_that_somebody_else_claims_meanwhile_is_given_back(
 
 def test_a_partner_that_works_is_not_taken(cluster: Cluster) -> None:
     """And nothing is changed."""
-    here = machines(cluster)
-    here.fence("worker-0", MARK)
+    here = fenced(cluster)
     cluster.server.objects["pods"]["busy"] = pod_with_gpu("worker-1")
     with pytest.raises(ActRefused, match="worker-1 still runs default/busy"):
         here.open_retest("worker-0", ("worker-1",), MARK)

@@ -27,6 +27,13 @@ NOT_REACHED = SlurmReply(1, "", "slurm_update error: Unable to contact slurm con
 REFUSED = SlurmReply(1, "", "slurm_update error: Invalid user id")
 
 
+def in_retest() -> SlurmAnswers:
+    """A fenced node whose re-test has begun."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    return answers
+
+
 def test_a_fence_is_one_command_and_a_second_one_is_none() -> None:
     """The mark is the reason."""
     answers = SlurmAnswers()
@@ -50,8 +57,7 @@ def test_the_reservation_is_there_before_the_node_is_resumed() -> None:
 @pytest.mark.parametrize(("left", "more"), [("", []), (f"{MARK}", [CLEAR]), ("Action:Replace", [CLEAR])])
 def test_a_node_is_freed_inside_its_reservation(left: str, more: list[tuple[str, ...]]) -> None:
     """24.11 leaves the reason on a node that was resumed, also the one for HyperPod. It is written over while no job can start."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     answers.nodes["n1"].reason = left
     machines(answers).free("n1", MARK)
 
@@ -161,14 +167,13 @@ def test_a_node_that_is_not_ours_is_never_changed(flags: str, reason: str) -> No
     assert answers.argvs == []
 
 
-UNKNOWN_NODES = ("n9", "n[0-1]", "ALL", "n0,n1", "")
 BAD_MARKS = (Mark("gate 1", "x"), Mark("gate-1", "a b"), Mark("gate-1", "x state=resume"), Mark("", "x"))
 
 
 @pytest.mark.parametrize(
     ("node", "mark", "said"),
     [
-        *((node, MARK, "The engine has no node") for node in UNKNOWN_NODES),
+        *((node, MARK, "The engine has no node") for node in ("n9", "n[0-1]", "ALL", "n0,n1", "")),
         *(("n1", mark, "cannot be a reason") for mark in BAD_MARKS),
     ],
 )
@@ -193,8 +198,7 @@ def test_a_partner_must_serve() -> None:
 
 def test_other_partners_need_another_reservation() -> None:
     """The node is drained while there is none."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     machines(answers).open_retest("n1", ("n2",), MARK)
 
     assert [argv[1] for argv in answers.argvs] == ["create", "update", "update", "delete", "create", "update"]
@@ -207,20 +211,17 @@ def test_other_partners_need_another_reservation() -> None:
 )
 def test_a_node_whose_reservation_was_changed_is_not_freed(old: str, new: str) -> None:
     """Neither by deleting it, nor by resuming the node."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     answers.reservations[NAME] = answers.reservations[NAME].replace(old, new)
-    answers.argvs.clear()
 
     with pytest.raises(ActRefused):
         machines(answers).free("n1", MARK)
-    assert answers.argvs == []
+    assert answers.argvs == [CREATE, RESUME]
 
 
 def test_a_reason_that_another_wrote_during_the_re_test_is_respected() -> None:
     """The node stays in its reservation."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     answers.nodes["n1"].reason = "jdoe: do not use"
 
     with pytest.raises(ActRefused, match="jdoe: do not use"):
@@ -302,8 +303,7 @@ def test_parallelcluster_with_the_loop_gets_no_reservation(version: str, loops: 
 
 def test_a_re_test_whose_reservation_was_changed_ends_with_the_node_drained() -> None:
     """Whoever changed it may delete it, and then nothing else would keep jobs off the node."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     answers.reservations[NAME] = answers.reservations[NAME].replace("Users=", "Users=jdoe,")
 
     with pytest.raises(ActRefused, match="Somebody changed reservation"):
@@ -329,8 +329,7 @@ def test_a_re_test_of_a_node_that_another_drained_frees_its_partner(reason: str)
 
 def test_a_re_test_ends_once_its_last_job_has_completed() -> None:
     """Slurm refuses to delete the reservation before; the node is drained at once."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     busy = SlurmReply(1, "", f"delete_reservation ReservationName={NAME}: Requested reservation is in use")
     answers.refuse[("scontrol", "delete")] = busy
     pauses: list[float] = []
@@ -347,8 +346,7 @@ def test_a_re_test_ends_once_its_last_job_has_completed() -> None:
 
 def test_a_job_that_does_not_end_keeps_the_reservation() -> None:
     """The message names it, and the node stays drained."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     answers.refuse[("scontrol", "delete")] = SlurmReply(1, "", "Requested reservation is in use")
 
     with pytest.raises(ActRefused, match="in use"):
@@ -358,8 +356,7 @@ def test_a_job_that_does_not_end_keeps_the_reservation() -> None:
 
 def test_a_node_that_slurm_forgets_meanwhile_is_no_error_of_ours() -> None:
     """It is then refused in words."""
-    answers = fenced()
-    machines(answers).open_retest("n1", (), MARK)
+    answers = in_retest()
     del answers.nodes["n1"]
 
     with pytest.raises(ActRefused, match="The engine has no node 'n1'"):

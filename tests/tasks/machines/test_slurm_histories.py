@@ -120,9 +120,8 @@ def test_a_node_whose_slurmd_has_not_answered_yet_is_waited_for(answers_after: i
         return said
 
     slurm._update = resumed  # type: ignore[method-assign]
-    place = machines(slurm, pause=pause).open_retest("n1", (), MARK)
 
-    assert ("n1",) == place.nodes
+    assert ("n1",) == machines(slurm, pause=pause).open_retest("n1", (), MARK).nodes
     assert min(answers_after, 30) == len(waited)
 
 

@@ -14,42 +14,38 @@ BEFORE = Machine("n1", ServiceState.OUT, Holder.PRELAUNCH, booted_at=1000.0)
 
 
 @pytest.mark.parametrize(
-    ("service", "booted_at", "words", "settled"),
+    ("rung", "service", "booted_at", "words", "settled"),
     [
-        (ServiceState.CHANGING, 1000.0, "", Settled.PENDING),
-        (ServiceState.CHANGING, 2000.0, "", Settled.PENDING),
-        (ServiceState.UNKNOWN, 1000.0, "", Settled.PENDING),
-        (ServiceState.OUT, None, "", Settled.PENDING),
-        (ServiceState.OUT, None, "DOWN prelaunch: g c : reboot issued : reboot timed out", Settled.FAILED),
-        (ServiceState.OUT, 1000.0, "", Settled.FAILED),
-        (ServiceState.TESTING, 1001.0, "", Settled.FAILED),
-        (ServiceState.OUT, 2000.0, "", Settled.DONE),
-        (ServiceState.TESTING, 2000.0, "", Settled.DONE),
-        (ServiceState.SERVING, 1000.0, "", Settled.FAILED),
+        (Rung.REBOOT, ServiceState.CHANGING, 1000.0, "", Settled.PENDING),
+        (Rung.REBOOT, ServiceState.CHANGING, 2000.0, "", Settled.PENDING),
+        (Rung.REBOOT, ServiceState.UNKNOWN, 1000.0, "", Settled.PENDING),
+        (Rung.REBOOT, ServiceState.OUT, None, "", Settled.PENDING),
+        (
+            Rung.REBOOT,
+            ServiceState.OUT,
+            None,
+            "DOWN prelaunch: g c : reboot issued : reboot timed out",
+            Settled.FAILED,
+        ),
+        (Rung.REBOOT, ServiceState.OUT, 1000.0, "", Settled.FAILED),
+        (Rung.REBOOT, ServiceState.TESTING, 1001.0, "", Settled.FAILED),
+        (Rung.REBOOT, ServiceState.OUT, 2000.0, "", Settled.DONE),
+        (Rung.REBOOT, ServiceState.TESTING, 2000.0, "", Settled.DONE),
+        (Rung.REBOOT, ServiceState.SERVING, 1000.0, "", Settled.FAILED),
+        (Rung.RESET, ServiceState.TESTING, 1000.0, "", Settled.DONE),
+        (Rung.RESET, ServiceState.UNKNOWN, 1000.0, "", Settled.PENDING),
+        (Rung.REPLACE, ServiceState.OUT, 1000.0, "", Settled.FAILED),
     ],
 )
-def test_a_reboot_is_done_when_the_boot_time_moved(
-    service: ServiceState, booted_at: float | None, words: str, settled: Settled
+def test_slurm_act_settles_as_the_node_shows(
+    rung: Rung, service: ServiceState, booted_at: float | None, words: str, settled: Settled
 ) -> None:
-    """By more than Slurm's own reckoning moves it."""
+    """A reboot is done when the boot time moved by more than Slurm's own reckoning moves it. A request that was not answered may still
+    be taken, so it is pending until it shows.
+    """
     now = replace(BEFORE, service=service, booted_at=booted_at, status=words)
 
-    assert machines(SlurmAnswers()).settled(Rung.REBOOT, BEFORE, now) is settled
-
-
-@pytest.mark.parametrize(
-    ("rung", "service", "settled"),
-    [
-        (Rung.RESET, ServiceState.TESTING, Settled.DONE),
-        (Rung.RESET, ServiceState.UNKNOWN, Settled.PENDING),
-        (Rung.REPLACE, ServiceState.OUT, Settled.FAILED),
-    ],
-)
-def test_slurm_act_settles_as_the_service_state_shows(
-    rung: Rung, service: ServiceState, settled: Settled
-) -> None:
-    """A request that was not answered may still be taken, so it is pending until it shows."""
-    assert machines(SlurmAnswers()).settled(rung, BEFORE, replace(BEFORE, service=service)) is settled
+    assert machines(SlurmAnswers()).settled(rung, BEFORE, now) is settled
 
 
 @pytest.mark.parametrize("rung", [Rung.REBOOT, Rung.REPLACE])

@@ -33,28 +33,23 @@ def nodes(version: str) -> list[SlurmNode]:
 
 
 @versions
-def test_the_states_of_a_node_from_fence_to_return(version: str) -> None:
-    """The job ran in a maintenance reservation that Slurm had not added to the state yet, so reservations are asked for themselves."""
-    assert [node.state for node in nodes(version)][:7] == [
+def test_states_marks_and_boot_times_of_a_node_from_fence_to_return(version: str) -> None:
+    """The job ran in a maintenance reservation that Slurm had not added to the state yet, so reservations are asked for themselves.
+    The mark survives what Slurm appends to it: through a reboot, and on a node that 24.11 shows as idle. A boot time moves with a
+    reboot, and is unknown after a resume, until the node has registered again.
+    """
+    seen = nodes(version)
+
+    assert [node.state for node in seen][:7] == [
         "IDLE", "IDLE+DRAIN", "IDLE+DRAIN+REBOOT_REQUESTED", "DOWN+DRAIN+REBOOT_ISSUED", "DOWN", "MIXED",
         "IDLE+MAINTENANCE+RESERVED",
     ]  # fmt: skip
 
-
-@versions
-def test_the_mark_survives_what_slurm_appends_to_it(version: str) -> None:
-    """Through a reboot, and on a node that 24.11 shows as idle."""
-    marks = [node.mark for node in nodes(version)]
-
+    marks = [node.mark for node in seen]
     assert marks[:7] == [None, MARK, MARK, MARK, MARK, None, None]
     assert marks[7] == (MARK if version == "24_11" else None)
 
-
-@versions
-def test_a_boot_time_moves_with_a_reboot_and_is_unknown_for_a_moment(version: str) -> None:
-    """After a resume, until the node has registered again."""
-    booted = [node.booted_at for node in nodes(version)]
-
+    booted = [node.booted_at for node in seen]
     assert booted[0] is not None and booted[4] is not None and booted[4] > booted[0] + 60
     assert booted[0] == booted[1] == booted[2] == booted[3]
     assert booted[7] is None
@@ -88,9 +83,8 @@ def test_reservations_and_jobs_are_read(version: str) -> None:
 @versions
 def test_the_configuration_is_read(version: str) -> None:
     """What is not set is empty, what is not printed is no answer."""
-    text = recorded("config", version)
 
-    assert config_value(text, "RebootProgram").endswith("/reboot")
+    assert config_value(recorded("config", version), "RebootProgram").endswith("/reboot")
     assert config_value("RebootProgram           = (null)\n", "RebootProgram") == ""
     with pytest.raises(UnreadableNodes):
         config_value("", "RebootProgram")

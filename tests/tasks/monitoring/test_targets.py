@@ -75,8 +75,7 @@ def test_a_list_that_is_wrong_is_refused(nodes: str, said: str) -> None:
 
 def test_the_document_is_prometheus_own_form() -> None:
     """One target each, ordered; what a node has is in labels that end in Prometheus."""
-    found = targets_of(gate("slurm-p5"), "n[4,3,2,1]")
-    rows = json.loads(document(found))
+    rows = json.loads(document(targets_of(gate("slurm-p5"), "n[4,3,2,1]")))
 
     has = {"cluster": "slurm-p5", "node": "n1", "instance_type": "p5.48xlarge", "__gpus": "8", "__efa": "yes"}
     assert {"targets": ["n1"], "labels": has} == rows[0]

@@ -39,7 +39,7 @@ def page(kind: PageKind = PageKind.REFUSED, **more: Any) -> Notification:
     """A refusal for node-1 by gate g-1 of cluster p5."""
     told: dict[str, Any] = {
         "gate": "p5-prod",
-        "kind": kind,
+        "topic": kind,
         "culprits": ("node-1",) if kind is PageKind.REFUSED else (),
         "items": (ITEM,),
         "facts": (("coverage", "2 of 2 nodes"), ("training", "was not started")),

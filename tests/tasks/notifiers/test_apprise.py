@@ -11,7 +11,8 @@ import pytest
 from tasks.gate_file.people import AppriseTable
 from tasks.notifiers.apprise import AppriseNotifier
 from tasks.notifiers.base import Audience, NotifyError, PageKind, Severity
-from tests.fakes.mail import MailServer, Webhook, mail_server, webhook
+from tests.fakes.mail import MailServer, Webhook
+from tests.fakes.serving import serving
 from tests.tasks.notifiers.means import means_in, page
 
 # Apprise imports every plug-in that it has; one of them brings a module that Python will drop.
@@ -36,30 +37,30 @@ def notifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NotifierFor:
 @pytest.fixture
 def hook() -> Iterator[Webhook]:
     """A webhook."""
-    with webhook() as server:
+    with serving(Webhook()) as server:
         yield server
 
 
 @pytest.fixture
 def post() -> Iterator[MailServer]:
     """A mail server."""
-    with mail_server() as server:
+    with serving(MailServer()) as server:
         yield server
 
 
 def hook_url(hook: Webhook) -> str:
     """With a secret in its path, as webhooks have it."""
-    return f"json://127.0.0.1:{hook.port}/hooks/{TOKEN}"
+    return f"json://127.0.0.1:{hook.server_port}/hooks/{TOKEN}"
 
 
 def mail_url(post: MailServer) -> str:
     """To one reader."""
-    return f"mailto://127.0.0.1:{post.port}?from=gate@corp.test&to=oncall@corp.test"
+    return f"mailto://127.0.0.1:{post.server_address[1]}?from=gate@corp.test&to=oncall@corp.test"
 
 
 def test_a_mail_holds_the_page(notifier: NotifierFor, post: MailServer) -> None:
     """The title as its subject, the text, what failed before it, and no file."""
-    where = notifier(mail_url(post)).send(page(said=("slack: no answer",)))
+    where = notifier(mail_url(post)).send(page(failed=("slack: no answer",)))
     (mail,) = post.mails
     body = mail.get_body()
 

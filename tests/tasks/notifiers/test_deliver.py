@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,8 +17,9 @@ from tasks.notifiers.base import Audience, Notification, PageKind
 from tasks.notifiers.deliver import DeliveryResult, still_paid
 from tasks.notifiers.pagerduty import PagerDutyNotifier
 from tasks.store.base import StoreFull
-from tests.fakes.mail import Webhook, webhook
+from tests.fakes.mail import Webhook
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
+from tests.fakes.serving import serving
 from tests.tasks.notifiers.means import page, setting_of
 
 # Apprise imports every plug-in that it has; one of them brings a module that Python will drop.
@@ -32,8 +34,8 @@ class Town:
         self.key, self.owners = pagerduty.service(), pagerduty.service()
         patch.setenv("PD", self.key)
         patch.setenv("PD_OWNER", self.owners)
-        patch.setenv("HOOK", f"json://127.0.0.1:{hook.port}/oncall")
-        patch.setenv("HOOK_OWNER", f"json://127.0.0.1:{hook.port}/owner")
+        patch.setenv("HOOK", f"json://127.0.0.1:{hook.server_port}/oncall")
+        patch.setenv("HOOK_OWNER", f"json://127.0.0.1:{hook.server_port}/owner")
 
     def context(self, order: str = '["pagerduty", "apprise"]', owner: str = '["apprise"]') -> GateContext:
         """A gate that tells in this order."""
@@ -77,7 +79,7 @@ def settle(context: GateContext, said: Notification) -> DeliveryResult:
 @pytest.fixture
 def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
     """Everything new."""
-    with pagerduty_server() as pagerduty, webhook() as hook:
+    with pagerduty_server() as pagerduty, serving(Webhook()) as hook:
         yield Town(pagerduty, hook, tmp_path, monkeypatch)
 
 
@@ -143,15 +145,11 @@ def test_a_go_calls_nobody_and_resolves(town: Town) -> None:
 def test_a_way_that_hangs_or_is_broken_is_left_behind(town: Town, verb: str) -> None:
     """After a while that a gate can afford; the next way has its turn, and nothing is raised."""
     released = threading.Event()
-
-    def broken(self: PagerDutyNotifier, page: Notification) -> str:
-        raise KeyError("no such thing")
-
     town.patch.setattr(delivering, "LIMIT_S", 1.0)
     context = town.context(order='["pagerduty"]')
     for fault, said in (
         (lambda self, page: released.wait() and "", "no answer within 1 s"),
-        (broken, "KeyError: 'no such thing'"),
+        (Mock(side_effect=KeyError("no such thing")), "KeyError: 'no such thing'"),
     ):
         town.patch.setattr(PagerDutyNotifier, verb, fault)
         told = deliver(context, page()) if verb == "send" else settle(context, page(PageKind.GO))
@@ -162,11 +160,7 @@ def test_a_way_that_hangs_or_is_broken_is_left_behind(town: Town, verb: str) -> 
 
 def test_a_defect_of_our_own_is_a_failure_like_another(town: Town) -> None:
     """It is said and kept, and nothing is raised."""
-
-    def broken(*_: object) -> str:
-        raise KeyError("no such thing")
-
-    town.patch.setattr(delivering, "notifiers_for", broken)
+    town.patch.setattr(delivering, "notifiers_for", Mock(side_effect=KeyError("no such thing")))
     told = deliver(town.context(), page())
 
     assert ("KeyError: 'no such thing'",) == told.failed
@@ -176,11 +170,7 @@ def test_a_defect_of_our_own_is_a_failure_like_another(town: Town) -> None:
 def test_a_store_that_is_full_does_not_silence_the_call(town: Town) -> None:
     """And it is said that the page is not kept."""
     context = town.context()
-
-    def full(key: str, data: bytes) -> None:
-        raise StoreFull("no space is left")
-
-    town.patch.setattr(context.store, "put", full)
+    town.patch.setattr(context.store, "put", Mock(side_effect=StoreFull("no space is left")))
     told = deliver(context, page())
 
     assert 1 == len(town.pagerduty.open(town.key))

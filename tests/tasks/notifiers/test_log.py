@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,18 +23,18 @@ SECRET = "sw0rdf1sh-of-the-test"
 
 
 def test_the_log_shows_and_keeps_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line on stderr, all of it in the store; all of it on stderr where it cannot be kept; and nobody has to read that."""
+    """One line on stderr, all of it in the store, below what was sent before; all of it on stderr where it cannot be kept; and nobody
+    has to read that.
+    """
     store, stream = FolderStore(tmp_path), io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     where = keep_text(PAGE, store, is_status=True)
 
     assert Path(where).read_text() == "NO-GO c: node-1\n\ntext\n"
     assert stream.getvalue() == f"NOTIFICATION NO-GO c: node-1 (the text is in {where})\n"
-
-    def full(key: str, data: bytes) -> None:
-        raise StoreFull("no space is left")
-
-    monkeypatch.setattr(store, "put", full)
+    keep_text(replace(PAGE, title="NO CAPACITY c"), store, is_status=False)
+    assert Path(where).read_text() == "NO-GO c: node-1\n\ntext\n\nNO CAPACITY c\n\ntext\n"
+    monkeypatch.setattr(store, "put", Mock(side_effect=StoreFull("no space is left")))
     with pytest.raises(StoreFull):
         keep_text(PAGE, store, is_status=False)
     assert stream.getvalue().endswith("NOTIFICATION NO-GO c: node-1\n\ntext\n\n")
@@ -52,13 +54,9 @@ def test_the_log_shows_and_keeps_the_page(tmp_path: Path, monkeypatch: pytest.Mo
 )  # fmt: skip
 def test_notifier_error_becomes_a_failure_without_secrets(error: Exception, text: str) -> None:
     """The next notifier is tried then."""
-
-    def raises() -> None:
-        raise error
-
     remember_secret(SECRET)
     with pytest.raises(NotifyError) as caught:
-        guarded(raises, 5)
+        guarded(Mock(side_effect=error), 5)
     assert str(caught.value) == text
 
 

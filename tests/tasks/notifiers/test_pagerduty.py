@@ -61,7 +61,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
     """Summary, severity and source for the phone; findings, remedy and commands in the details; links to look further."""
     links = (Link("run in Prefect", "https://prefect.test/runs/1"), Link("logs", "/var/store/logs"))
-    bench.send(page(severity=Severity.CRITICAL, links=links, said=("slack: no answer",)))
+    bench.send(page(severity=Severity.CRITICAL, links=links, failed=("slack: no answer",)))
     (incident,) = bench.pagerduty.open(bench.hardware)
     event, payload = incident.events[0], incident.payload
 

@@ -286,7 +286,7 @@ def lines_of(outcome: GateOutcome, capsys: pytest.CaptureFixture[str]) -> dict[s
     }
     if outcome.judged is None:
         if outcome.ending is Ending.REJECTED:
-            one = rejected.of(outcome.reason)
+            one = rejected.from_error(outcome.reason)
             found["GitHub"] = rejected.markdown(one, NAME).splitlines()[0]
         return found
     report, verdict = outcome.judged.report, outcome.judged.verdict
@@ -314,7 +314,7 @@ def told(outcomes: dict[str, GateOutcome], capsys: pytest.CaptureFixture[str]) -
         said = "\n".join(f"  {', '.join(names)}:\n    {line}" for line, names in channels.items())
         parts.append(f"{case}\n{said}\n")
     held = "cluster bravo is locked by gate bravo-1 (bravo.toml, process 7 on login-1). Wait for that gate, or end its process."
-    summary = rejected.markdown(rejected.of(held), NAME).splitlines()[0]
+    summary = rejected.markdown(rejected.from_error(held), NAME).splitlines()[0]
     said = reject_request(LeaseHeld(held)).message or ""
     busy = "busy: another gate holds the lock"
     parts.append(f"{busy}\n  Prefect's state:\n    {said}\n  GitHub:\n    {summary}\n")

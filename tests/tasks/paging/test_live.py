@@ -117,8 +117,8 @@ def test_an_answer_stays_with_what_follows() -> None:
     way = Shown()
 
     with LiveMessages([way], FIRST, every_s=0.01, quiet_s=5):
-        report_progress(Progress("question", "", answered=AnswerLine("said no", "Ada")))
+        report_progress(Progress("question", "", answer=AnswerLine("said no", "Ada")))
         report_progress(Progress("checks", "again"))
         until(lambda: way.statuses[-1].detail == "again" if way.statuses else False)
 
-    assert way.statuses[-1].answered == AnswerLine("said no", "Ada")
+    assert way.statuses[-1].answer == AnswerLine("said no", "Ada")

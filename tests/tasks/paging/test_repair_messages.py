@@ -48,7 +48,7 @@ def asked(one: GatePeople) -> RepairQuestion:
     """The question as the journal has it."""
     now = time.time()
     deadline = one.ask(CASE, Rung.REBOOT, 1, "scontrol reboot n1")
-    return RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, now, deadline)
+    return RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.PENDING, now, deadline)
 
 
 def answer(one: GatePeople, **more: Any) -> None:
@@ -61,7 +61,7 @@ def test_a_proven_overrider_allows_a_repair(tmp_path: Path) -> None:
     """The record names the person."""
     one = people(tmp_path)
     question = asked(one)
-    assert (Permission.ASKED, "") == one.answer(question)
+    assert (Permission.PENDING, "") == one.answer(question)
     answer(one)
 
     assert (Permission.ALLOWED, "U0OVERRIDES (Slack)") == one.answer(question)
@@ -94,7 +94,7 @@ def test_repair_question_stays_open_for_an_answer_that_may_not_allow_it(
     question = asked(one)
     answer(one, **more)
 
-    assert Permission.ASKED is one.answer(question)[0]
+    assert Permission.PENDING is one.answer(question)[0]
 
 
 def test_an_answer_to_another_question_counts_for_that_one_alone(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_an_answer_to_another_question_counts_for_that_one_alone(tmp_path: Path)
 
     others: list[dict[str, Any]] = [{"node": "n2"}, {"rung": Rung.REPLACE}, {"number": 2}, {"gate_id": "g2"}]
     for other in others:
-        assert Permission.ASKED is one.answer(replace(question, **other))[0]
+        assert Permission.PENDING is one.answer(replace(question, **other))[0]
 
 
 def test_a_question_that_is_asked_again_keeps_its_deadline(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_repair_allowed_in_the_terminal_is_recorded_without_a_question(tmp_path:
     assert Permission.ALLOWED is permission
     assert by.endswith("(terminal)")
     assert read_question(one.context.store, NAME, KEY) is None
-    assert Permission.ASKED is one.answer(replace(question, rung=Rung.REPLACE))[0]
-    assert Permission.ASKED is people(tmp_path).answer(question)[0]
+    assert Permission.PENDING is one.answer(replace(question, rung=Rung.REPLACE))[0]
+    assert Permission.PENDING is people(tmp_path).answer(question)[0]
 
 
 def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ class SimulatedPeople:
         """What was answered by now, and in time."""
         at, choice = self.world.answers[one.gate_id, one.node, one.rung, one.number]
         if at > self.world.clock() or at > one.deadline:
-            return Permission.ASKED, ""
+            return Permission.PENDING, ""
         return choice, "U0123"
 
     def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:

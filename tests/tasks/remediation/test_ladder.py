@@ -80,7 +80,7 @@ def test_a_node_is_returned_if_the_re_test_passed_on_a_machine_that_shows_the_re
     """Otherwise it stays fenced."""
     passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=found, measured_at=NOW)
     seen = step(a_case(), an_act(Rung.FENCE), *map(an_act, acts), passed)
-    assert (StepKind.DO, expected) == (seen.kind, seen.rung)
+    assert (StepKind.DO, expected) == (seen.action, seen.rung)
 
 
 def test_a_finding_that_passed_in_place_needs_no_repair() -> None:

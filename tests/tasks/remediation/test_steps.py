@@ -208,7 +208,7 @@ def test_the_finding_says_which_repair_is_the_first(action: Action, rung: Rung) 
     """A replacement is asked for."""
     found = step(a_case(action), an_act(Rung.FENCE))
     assert rung is found.rung
-    assert (StepKind.ASK if rung is Rung.REPLACE else StepKind.DO) is found.kind
+    assert (StepKind.ASK if rung is Rung.REPLACE else StepKind.DO) is found.action
 
 
 @pytest.mark.parametrize("mode", [RepairMode.ASK, RepairMode.ACT])
@@ -217,24 +217,24 @@ def test_step_requires_permission_for_a_repair_that_is_not_free(mode: RepairMode
     settings = RepairSettings(mode, freely=(), limits=ACT.limits)
     fence = an_act(Rung.FENCE)
     assert Step(StepKind.ASK, Rung.REBOOT) == step(a_case(), fence, settings=settings)
-    asked = RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, NOW, NOW + 60)
+    asked = RepairQuestion("g1", "n1", Rung.REBOOT, 1, Permission.PENDING, NOW, NOW + 60)
 
     def after(permission: Permission, now: float = NOW) -> Step:
         one = replace(asked, permission=permission, by="U1 (Slack)")
         return step(a_case(), fence, settings=settings, now=now, questions=(one,))
 
-    assert StepKind.WAIT is after(Permission.ASKED).kind is after(Permission.ASKED, NOW + 60).kind
-    assert paged(Reason.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61) == after(Permission.DENIED)
+    assert StepKind.WAIT is after(Permission.PENDING).action is after(Permission.PENDING, NOW + 60).action
+    assert paged(Reason.NOT_ALLOWED) == after(Permission.PENDING, NOW + 61) == after(Permission.DENIED)
     assert Step(StepKind.DO, Rung.REBOOT, allowed_by="U1 (Slack)") == after(Permission.ALLOWED)
     other = replace(asked, permission=Permission.ALLOWED, node="n2")
-    assert StepKind.ASK is step(a_case(), fence, settings=settings, questions=(other,)).kind
+    assert StepKind.ASK is step(a_case(), fence, settings=settings, questions=(other,)).action
 
 
 def test_a_fence_that_replaces_is_asked_for_as_a_replacement() -> None:
     """On AWS ParallelCluster."""
     assert Step(StepKind.ASK, Rung.FENCE) == step(a_case(), fence_is=Rung.REPLACE)
     free = replace(ACT, freely=(Rung.REPLACE,))
-    assert StepKind.DO is step(a_case(), fence_is=Rung.REPLACE, settings=free).kind
+    assert StepKind.DO is step(a_case(), fence_is=Rung.REPLACE, settings=free).action
 
 
 def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again() -> None:
@@ -255,7 +255,7 @@ def test_act_that_may_have_been_requested_is_not_requested_again(state: ActState
     """The engine is asked, until it says what became of it or the time is up."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT, state))
     assert Step(StepKind.WAIT, reason=Reason.IN_FLIGHT, act=acts[1]) == step(a_case(), *acts)
-    assert StepKind.WAIT is step(a_case(), *acts, now=NOW - 120).kind
+    assert StepKind.WAIT is step(a_case(), *acts, now=NOW - 120).action
     assert (StepKind.SETTLE, ActState.DONE) == of(step(a_case(), *acts, settled=Settled.DONE))
     assert (StepKind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, settled=Settled.FAILED))
     assert (StepKind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW + 1801))
@@ -264,7 +264,7 @@ def test_act_that_may_have_been_requested_is_not_requested_again(state: ActState
 
 def of(found: Step) -> tuple[StepKind, ActState | None]:
     """What a step settles."""
-    return found.kind, found.state
+    return found.action, found.state
 
 
 def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
@@ -288,16 +288,16 @@ def test_too_many_acts_open_the_breaker() -> None:
     """Six within an hour; those before it was closed count no more."""
     fence = an_act(Rung.FENCE, at=NOW - 60)
     many = [replace(fence, gate_id=f"g{-index}", id=f"f{index}", node=f"m{index}") for index in range(6)]
-    assert StepKind.OPEN_BREAKER is step(a_case(), *many, seen=machines()).kind
-    assert StepKind.DO is step(a_case(), *many[1:], seen=machines()).kind
+    assert StepKind.OPEN_BREAKER is step(a_case(), *many, seen=machines()).action
+    assert StepKind.DO is step(a_case(), *many[1:], seen=machines()).action
     unknown, refused = (
         [replace(many[0], state=state), *many[1:]] for state in (ActState.AMBIGUOUS, ActState.REFUSED)
     )
-    assert StepKind.OPEN_BREAKER is step(a_case(), *unknown, seen=machines()).kind
+    assert StepKind.OPEN_BREAKER is step(a_case(), *unknown, seen=machines()).action
     assert Rung.FENCE is step(a_case(), *refused, seen=machines()).rung
     old = [replace(act, intended_at=NOW - 3600) for act in many]
     assert Rung.FENCE is step(a_case(), *old, seen=machines()).rung
-    assert StepKind.DO is step(a_case(), *many, seen=machines(), breaker=Breaker(NOW - 30, NOW - 20)).kind
+    assert StepKind.DO is step(a_case(), *many, seen=machines(), breaker=Breaker(NOW - 30, NOW - 20)).action
 
 
 def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -> None:
@@ -305,7 +305,7 @@ def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -
     lost = an_act(Rung.RECHECK, proof=Proof.CANNOT_TELL, measured_at=NOW)
     unknown = [replace(lost, number=index, id=f"recheck-{index}") for index in (1, 2, 3)]
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
-    assert StepKind.WAIT is step(a_case(), *acts, *unknown[:1]).kind
+    assert StepKind.WAIT is step(a_case(), *acts, *unknown[:1]).action
     later = NOW + RECHECK_AFTER_S
     assert Step(StepKind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
     assert Step(StepKind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
@@ -320,7 +320,7 @@ def test_a_re_test_that_was_interrupted_is_made_again_at_once_and_one_that_was_r
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
     refused = an_act(Rung.RECHECK, ActState.REFUSED, why=Reason.ACT_REFUSED)
     assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.FAILED)).rung
-    assert StepKind.WAIT is step(a_case(), *acts, refused).kind
+    assert StepKind.WAIT is step(a_case(), *acts, refused).action
 
 
 def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned() -> None:

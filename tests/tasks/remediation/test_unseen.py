@@ -22,8 +22,8 @@ def test_a_node_under_our_mark_is_never_left_without_a_page(
     seen = machines(service=service, holder=holder, mark=MARK, boot_id="another")
     settings, page = replace(ACT, mode=mode), an_act(Rung.PAGE, why=Reason.STALE)
     for acts in ((), (an_act(Rung.FENCE),)):
-        assert step(a_case(), *acts, settings=settings, seen=seen).kind is not StepKind.CLOSE
-        assert step(a_case(), *acts, page, settings=settings, seen=seen).kind is StepKind.CLOSE
+        assert step(a_case(), *acts, settings=settings, seen=seen).action is not StepKind.CLOSE
+        assert step(a_case(), *acts, page, settings=settings, seen=seen).action is StepKind.CLOSE
 
 
 def test_a_node_whose_state_is_not_known_for_a_moment_is_waited_for() -> None:
@@ -32,7 +32,7 @@ def test_a_node_whose_state_is_not_known_for_a_moment_is_waited_for() -> None:
     for acts in ((), (an_act(Rung.FENCE),)):
         assert Step(StepKind.WAIT, reason=Reason.NOT_SEEN) == step(a_case(), *acts, seen=seen)
     later, seen["n1"] = NOW + 9000, replace(seen["n1"], unknown_since=NOW + 8999)
-    assert StepKind.WAIT is step(a_case(), an_act(Rung.FENCE), seen=seen, now=later).kind
+    assert StepKind.WAIT is step(a_case(), an_act(Rung.FENCE), seen=seen, now=later).action
     assert Rung.PAGE is step(a_case(), an_act(Rung.FENCE), seen=seen, now=later + 3600).rung
 
 

@@ -63,10 +63,10 @@ def inside(nodes: int, gpus: int, bad: Collection[tuple[int, int]] = (), seed: i
 
 def shown(matrix: Matrix, check: str = "nccl.pairs") -> DecodedMatrix:
     """Decoded under one tolerance."""
-    return DecodedMatrix(check, f"{matrix.what} {matrix.span.value}", matrix, decode(matrix, HELD))
+    return DecodedMatrix(check, f"{matrix.metric} {matrix.span.value}", matrix, decode(matrix, HELD))
 
 
 def with_shown(nodes: int, *matrices: DecodedMatrix) -> tuple[Verdict, VerdictContext]:
     """A fleet's verdict, and these matrices beside it."""
     verdict, context = judged(fleet(nodes, peers=False))
-    return verdict, replace(context, shown=matrices)
+    return verdict, replace(context, matrices=matrices)

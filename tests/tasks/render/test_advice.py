@@ -38,7 +38,7 @@ def test_a_page_says_what_was_before_it(page: Callable[..., str]) -> None:
     """Of a training that failed, that the verdict is about before that; and above the findings what was known before the checks."""
     passed = "Before that, the checks: PASS: every required check ran and met the policy."
     doubt = "Before the checks: this machine: it is no g5.xlarge."
-    context = VerdictContext(failed="exit code 7", said=(doubt,), doubts=(doubt,))
+    context = VerdictContext(failed="exit code 7", notes=(doubt,), doubts=(doubt,))
     verdict = verdict_of(wrong_sums(healthy()))
     text = page(None, verdict, "local", context=context)
 
@@ -115,7 +115,7 @@ def test_a_check_whose_log_is_withheld_is_shown_as_skipped() -> None:
     nodes = [line for line in node_lines(REPORT, VERDICT) if line.rank is not None]
 
     for name in withheld_kernel_log.READERS:
-        assert (State.SKIPPED, "log withheld on 2") == (lines[name].state, lines[name].seen)
+        assert (State.SKIPPED, "log withheld on 2") == (lines[name].state, lines[name].coverage)
     assert [State.PASS, State.PASS] == [line.state for line in nodes]
 
 

@@ -80,7 +80,7 @@ def test_a_gate_that_failed_after_its_go_is_not_shown_as_a_go() -> None:
     shown = replace(NO_CONTEXT, past=past, failed="why", end=EndMark.CANCELLED)
     page = html(healthy(), verdict_of(healthy()), "local", shown)
 
-    assert "3 gates, 1 go, 1 training failed, 1 cancelled" == past.said
+    assert "3 gates, 1 go, 1 training failed, 1 cancelled" == past.summary
     assert "Previous gate: g-1, TRAINING FAILED" in page and '<li class="fail">' in page
     assert '<li class="skipped" aria-current="true"' in page and '<header class="answer skipped">' in page
     for tone, context in (("pass", NO_CONTEXT), ("fail", replace(NO_CONTEXT, failed="exit code 1"))):

@@ -22,8 +22,7 @@ def test_a_thousand_nodes_that_all_fail_differently_are_below_2_mb() -> None:
         )
         for i in range(1000)
     )  # fmt: skip
-    verdict = replace(verdict_of(report), findings=findings)
-    page = html(report, verdict, "local")
+    page = html(report, replace(verdict_of(report), findings=findings), "local")
 
     assert len(page.encode()) < LIMIT
     assert [] == [f"node-{i}" for i in range(1000) if f"node-{i}" not in page]

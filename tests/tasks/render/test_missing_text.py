@@ -48,8 +48,7 @@ def many() -> Verdict:
     ]
     findings += [missing(f"own.check{number}", CLUSTER, f"reason {number}") for number in range(10)]
     report = without_node(healthy(4, 8), "node-1")
-    first = verdict_of(report).findings[:1]
-    return replace(verdict_of(report), findings=(*first, *findings))
+    return replace(verdict_of(report), findings=(*verdict_of(report).findings[:1], *findings))
 
 
 def test_each_cause_is_one_line() -> None:

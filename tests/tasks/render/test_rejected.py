@@ -11,7 +11,16 @@ import pytest
 from checks.exit_codes import RejectionKind
 from tasks.gate_file.read import GateFileError, OverrideError, read_gate_file
 from tasks.render import rejected
-from tasks.render.rejected import Rejection, annotation, end_annotation, html, junit, markdown, of, sentence
+from tasks.render.rejected import (
+    Rejection,
+    annotation,
+    end_annotation,
+    from_error,
+    html,
+    junit,
+    markdown,
+    sentence,
+)
 
 LINE = Rejection("gates/a.toml", 5, "cluster.lancher", "unknown key", "launcher")
 NOWHERE = Rejection("", None, "", "the store cannot be written", None)
@@ -60,7 +69,7 @@ def test_a_line_for_github_names_the_file_below_the_workspace() -> None:
 @pytest.mark.parametrize("file", ["overrides (--set)", "gates/a.toml with overrides (--set)"])
 def test_the_command_line_is_no_file(file: str) -> None:
     """GitHub and JUnit get no path that does not exist; the sentence says where it was."""
-    typed = of(OverrideError(file, "cluster.declared.nodes", "expected a whole number"))
+    typed = from_error(OverrideError(file, "cluster.declared.nodes", "expected a whole number"))
 
     assert "file=" not in annotation(typed, "/w/repo") and file in annotation(typed, "/w/repo")
     assert "file" not in xml.fromstring(junit(typed, "alpha")).find("testcase").attrib  # type: ignore[union-attr]
@@ -77,9 +86,9 @@ def test_rejection_for_a_lock_requires_no_correction() -> None:
     """What is wrong has to be corrected; a lock is given back by itself."""
     said = "cluster alpha is locked by gate alpha-1. Wait for that gate, or end its process."
 
-    assert "Correct the problem" not in markdown(of(said, RejectionKind.BUSY), "alpha")
-    assert "Nothing has to be corrected" in markdown(of(said, RejectionKind.BUSY), "alpha")
-    assert "Correct the problem" in markdown(of(said, RejectionKind.REQUEST), "alpha")
+    assert "Correct the problem" not in markdown(from_error(said, RejectionKind.BUSY), "alpha")
+    assert "Nothing has to be corrected" in markdown(from_error(said, RejectionKind.BUSY), "alpha")
+    assert "Correct the problem" in markdown(from_error(said, RejectionKind.REQUEST), "alpha")
 
 
 def test_the_end_of_a_gate_is_one_line_for_github() -> None:
@@ -141,7 +150,7 @@ def test_the_line_is_that_of_the_key_or_of_its_table(
     file.write_text(GATE.replace(old, new, 1) if old else GATE)
     with pytest.raises(GateFileError) as caught:
         read_gate_file(file)
-    made = of(caught.value)
+    made = from_error(caught.value)
 
     assert made.path.startswith(path)
     assert made.line == line
@@ -154,7 +163,7 @@ def test_a_value_that_was_set_on_the_command_line_has_no_line(tmp_path: Path) ->
     with pytest.raises(GateFileError) as caught:
         read_gate_file(file, ["cluster.declared.nodes=two"])
 
-    assert of(caught.value).line is None
+    assert from_error(caught.value).line is None
 
 
 def test_a_cancelled_gate_is_no_verdict_and_says_what_was_measured() -> None:

@@ -17,6 +17,7 @@ from checks.model_details import DeclaredMachine
 from tasks.render.context import advice
 from tasks.render.findings import gathered
 from tasks.render.remedy_commands import COMMANDS, PURPOSES, SSH, RemedyContext, commands, engine_of
+from tests.programs import executable
 
 FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
 
@@ -82,8 +83,7 @@ def test_each_launcher_has_its_own_commands(launcher: str, action: Action, expec
 )
 def test_drain_command_is_not_offered_without_a_machine_fault(subject: str, cause: Cause) -> None:
     """A link, the cluster, missing evidence and a wrong setting take no node out."""
-    finding = _finding(subject, cause=cause)
-    assert () == typed(finding, RemedyContext("slurm"))
+    assert () == typed(_finding(subject, cause=cause), RemedyContext("slurm"))
 
 
 def test_remedy_command_is_not_offered_without_a_clear_target() -> None:
@@ -113,8 +113,7 @@ def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], 
 
 def test_a_hostile_node_name_is_quoted() -> None:
     """It comes from a report, and is pasted into a shell."""
-    finding = _finding("node; rm -rf ~")
-    (said,) = typed(finding, RemedyContext("slurm"))
+    (said,) = typed(_finding("node; rm -rf ~"), RemedyContext("slurm"))
     assert "nodename='node; rm -rf ~'" in said
 
 
@@ -199,12 +198,8 @@ def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_pa
     machine = DeclaredMachine("H200 SXM", 192, 2048, nvlinks=0, **fabric)
     declared = Declared("our-h200", 4, 8, 8, machine=machine)
     place = RemedyContext(launcher, declared.instance_type, machine=short_text(declared))
-    finding = _finding(action=Action.INSPECT)
-    lines = typed(finding, place)
-    *_, writes, checks = lines
-    ssh = tmp_path / "ssh"  # the node is a folder here
-    ssh.write_text('#!/bin/sh\nshift\nexec "$@"\n')
-    ssh.chmod(0o755)
+    *_, writes, checks = typed(_finding(action=Action.INSPECT), place)
+    executable(tmp_path / "ssh", '#!/bin/sh\nshift\nexec "$@"\n')  # the node is a folder here
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     subprocess.run(("sh", "-c", writes), cwd=tmp_path, check=True, env=environment, stdout=subprocess.DEVNULL)
     arguments = shlex.split(checks)

@@ -42,7 +42,8 @@ LOGS = f"For each of them: {LOG}"
 UNREADABLE = unreadable("truncated", POLICY, FACTS, b"{")
 
 
-def _pages(report: Report | None, verdict: Verdict, name: str = "local") -> dict[str, str]:
+def pages_of(report: Report | None, verdict: Verdict, name: str = "local") -> dict[str, str]:
+    """The report in each of the formats."""
     return {
         "terminal": terminal(report, verdict, name, 80, colour=False),
         "markdown": markdown(report, verdict, name),
@@ -65,7 +66,7 @@ def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
 
     assert headline(verdict, "local").startswith("CANNOT TELL local: node-3 sent no report")
     assert "cannot tell" in explanation(verdict)
-    for page in _pages(report, verdict).values():
+    for page in pages_of(report, verdict).values():
         assert not re.search(r"replac(e|ing) (the|this|it|node)|out of use", page, re.IGNORECASE)
 
 
@@ -88,7 +89,7 @@ def test_a_suspect_policy_names_nobody_for_replacement() -> None:
         "NO-GO local: suspect the image or the policy: 4 of 8 nodes fail"
     )
     assert "node-0" not in headline(verdict, "local")
-    for page in _pages(report, verdict).values():
+    for page in pages_of(report, verdict).values():
         assert "out of use" not in page
         assert "node-3" in page
 
@@ -100,7 +101,7 @@ def test_findings_that_differ_in_their_subject_are_said_once() -> None:
     findings = [replace(closed, subject=f"node-0/rank-{i}", evidence=f"e{i}") for i in range(3)]
     groups = group([*findings, gone])
 
-    assert ["node-0, ranks 0 to 2", "node-1"] == [item.who for item in groups]
+    assert ["node-0, ranks 0 to 2", "node-1"] == [item.subject_text for item in groups]
     assert "node-0/rank-0, node-0/rank-1, node-0/rank-2" == groups[0].names
     assert ("node-0/rank-1", "e1") in groups[0].evidence
 
@@ -159,7 +160,7 @@ def test_every_page_names_every_check_that_was_not_measured() -> None:
     checks = ("gpu.memory", "gpu.power", "gpu.ecc")
     verdict = replace(UNREADABLE, findings=tuple(_unread(check, "no driver") for check in checks))
 
-    for page in (*_pages(None, verdict).values(), terminal(None, verdict, "x", width=80)):
+    for page in (*pages_of(None, verdict).values(), terminal(None, verdict, "x", width=80)):
         assert all(check in page.replace("<wbr>", "") for check in checks)
 
 
@@ -268,8 +269,7 @@ def test_the_clusters_row_does_not_call_the_nodes_checks_skipped() -> None:
     report = healthy(2, 2)
     verdict = verdict_of(report)
     doubt = Finding(Level.WARN, Cause.EVIDENCE, "collective.all_reduce", "cluster", "no baseline")
-    page = html(report, replace(verdict, findings=(doubt,)), "local")
-    grid = page.partition('id="matrix"')[2]
+    grid = html(report, replace(verdict, findings=(doubt,)), "local").partition('id="matrix"')[2]
     (row,) = re.findall(r'<tr><th scope="row">cluster</th>.*?</tr>', grid)
 
     assert "warn" in row and "skipped<" not in row

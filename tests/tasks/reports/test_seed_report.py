@@ -37,7 +37,7 @@ def explained(report: Document | str, asked: ReadOptions = P5) -> Verdict:
     """The verdict of `prelaunch explain`, which has to recognise the report."""
     text = report if isinstance(report, str) else json.dumps(report, indent=2)
     found = explain_text("-", "input", text.encode(), None, None, asked)
-    assert found.kind is OutputKind.REPORT
+    assert found.tool is OutputKind.REPORT
     return found.verdict
 
 

@@ -58,7 +58,7 @@ def test_the_clusters_gates_are_there_oldest_first(store: Store) -> None:
     assert [Answer.GO, Answer.NO_GO, Answer.GO] == [gate.answer for gate in past.gates]
     assert [False, False, True] == [gate.is_this for gate in past.gates]
     assert "computes wrong sums" in past.gates[1].finding
-    assert "3 gates, 2 go, 1 no-go" == past.said
+    assert "3 gates, 2 go, 1 no-go" == past.summary
 
 
 def test_a_number_that_falls_is_named_first(store: Store) -> None:

@@ -87,7 +87,7 @@ class Stage:
         means = NotifierAccess(self.store, lambda reference: self.slack.token)
         run, until_s = question.flow_run_id, question.deadline
         asked = PendingQuestion(run, question.key, until_s, question.override, "", True, question.repair)
-        more: Any = {"gate": "test", "kind": PageKind.QUESTION, "question": asked}
+        more: Any = {"gate": "test", "topic": PageKind.QUESTION, "question": asked}
         page = Notification(question.gate_id, "test", question.said, "", "", **more)
         SlackNotifier(table, means).send(page)
 

@@ -66,7 +66,9 @@ def test_an_approval_asks_why_then_launches(world: Stage) -> None:
     assert {"action": "launch-anyway", "reason": answer.reason, "approver": ADA} == form
     until(lambda: not asking.message.actions, "the buttons are gone")
     until(lambda: bool(asking.said_below()), "the thread says it")
-    assert any("spare node is on its way" in text and ADA in text for text in asking.said_below())
+    assert any("spare node is on its way" in text and ADA in text for text in asking.said_below()), (
+        asking.said_below()
+    )
 
 
 @pytest.mark.parametrize(

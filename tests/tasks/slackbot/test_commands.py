@@ -187,7 +187,7 @@ def past(measured_at: str) -> PastVerdict:
 
 def test_reply_to_why_states_the_age_of_an_old_measurement() -> None:
     """Of a verdict that was made at once, nothing."""
-    old, fresh = (replies.why(past(at)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
+    old, fresh = (replies.refusal(past(at)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
 
     assert SAID in str(old.blocks) and "before this verdict" not in str(fresh.blocks)
     assert [] == faults(list(old.blocks))

@@ -8,6 +8,7 @@ import pytest
 
 from tasks.gate_file.read import GateFileError
 from tasks.slackbot.config import read_config
+from tasks.slackbot.prefect_client import _parameters
 from tests.flows.gates import write_gate
 
 GATE = '[gates.p5]\ndeployment = "gate/p5"\ngate_file = "gate.toml"\n'
@@ -62,3 +63,16 @@ def test_a_token_in_the_file_is_refused_and_not_repeated(tmp_path: Path, key: st
 
     assert "Never write a secret itself into this file" in str(raised.value)
     assert value[:20] not in str(raised.value)
+
+
+@pytest.mark.parametrize(("folder", "name"), [("gates", "gate"), ("others", "")])
+def test_a_gate_file_is_named_as_a_deployment_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
+) -> None:
+    """A deployment without a gate file of its own takes names of the folder of gate files, and paths only where there is none."""
+    (tmp_path / "gates").mkdir()
+    file = write_gate(tmp_path / "gates")
+    monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path / folder))
+
+    request = _parameters("gate/here", {"request": {"wait": "verdict"}}, file)["request"]
+    assert {"gate_file": name or str(file), "wait": "verdict"} == request

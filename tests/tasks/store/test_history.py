@@ -16,9 +16,9 @@ from tasks.store import history
 from tasks.store.base import StoreUnwritable
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed, newest_records, rebuild, rebuild_command
-from tasks.store.layout import history_key, nodes_key, record_key, report_key
+from tasks.store.layout import history_key, nodes_key, policy_key, record_key, report_key
 from tasks.store.node_history import FIRST, NEWEST, ClusterHistory, merged_history
-from tests.sample_reports import healthy, without_node, wrong_sums
+from tests.sample_reports import POLICY, healthy, without_node, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, known_of
 from tests.tasks.store.test_node_rows import known, rows
 
@@ -129,17 +129,22 @@ def test_history_keeps_the_newest_the_first_and_the_last_proof_of_many_gates() -
         assert (one.key, one.gates, one.findings) == (same.key, same.gates, same.findings)
 
 
-def test_a_gate_whose_nodes_were_not_kept_is_named(store: FolderStore) -> None:
-    """Nobody knows them, and none is invented; a PASS that was used again measured none, so that nothing is missing."""
-    keep(store, 0, known(healthy()), nodes=False)
-    keep(store, 1, healthy())
+def test_rows_that_a_gate_could_not_keep_are_made_again_of_its_report(store: FolderStore) -> None:
+    """Its readers name it until then. None are invented where the report is gone too, or of a PASS that was used again."""
+    keep(store, 0, known(healthy()), cluster="c-retest-0a1b2c3d", nodes=False)
+    keep(store, 1, healthy(), nodes=False)
     keep(store, 2, healthy(), reused=gate_id(1))
-    found, done = known_nodes(store), rebuild(store)
+    for number in (0, 1):
+        store.put(policy_key(gate_id(number)), dump_plain(POLICY))
+    store.delete(report_key(gate_id(1)))
+    before, done, after = known_nodes(store), rebuild(store), known_nodes(store)
+    made_again = store.get(nodes_key(gate_id(0)))
+    keep(store, 0, known(healthy()))
 
-    assert [gate_id(1)] == [one.gate_id for one in found.gates]
-    assert (2, frozenset({gate_id(0)})) == (found.count, found.unread)
-    assert (found.problems, 1) == (done.problems, done.with_nodes)
-    assert "what it says of its nodes was not kept" in found.problems[0]
+    assert ((), frozenset((gate_id(0), gate_id(1))), 2) == (before.gates, before.unread, len(before.problems))
+    assert all("what it says of its nodes was not kept" in problem for problem in before.problems)
+    assert ([gate_id(0)], frozenset((gate_id(1),))) == ([gate.gate_id for gate in after.gates], after.unread)
+    assert (1, made_again) == (done.with_nodes, store.get(nodes_key(gate_id(0))))
 
 
 def test_many_gates_that_the_history_lacks_are_named_and_the_newest_are_read(

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.documents.report import digest, dump
+from checks.judge.not_measured import is_accepted_gap
 from checks.judge.trend.numbers import NodeIdentity
 from checks.model import Cause, ErrorKind, Finding, Level, Outcome, Report
 from checks.policy import CheckPolicy, Over, Rule
@@ -18,7 +19,7 @@ from tasks.reports.fleet.states import fleet_of
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.layout import nodes_key
-from tasks.store.node_rows import GateNodes, Standing, is_accepted_gap, rows_of
+from tasks.store.node_rows import GateNodes, Standing, rows_of
 from tests.certified_machines import PastGate, judged_now, skips, steady
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, with_row, without_node, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, known_of

@@ -38,7 +38,7 @@ class Reach(str, Enum):
     OTHER = "other"  # another program uses the port
     OLD = "old"  # the RAS of an NCCL that is not asked
     OFF = "off"  # the operator wants no job to be asked
-    ANSWERED = "answered"
+    JOB = "answered"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _ask_status(lines: _Lines) -> RasAnswer:
         is_new = json_known and lines.command(b"MONITOR prelaunch\n").startswith(
             b"ERROR: Invalid event group"
         )
-        return RasAnswer(Reach.ANSWERED, lines.rest(b"STATUS\n")) if is_new else RasAnswer(Reach.OLD)
+        return RasAnswer(Reach.JOB, lines.rest(b"STATUS\n")) if is_new else RasAnswer(Reach.OLD)
     except _NotRas as error:
         raise EndedError("RAS ended the connection before its answer") from error
     except _Silence as error:

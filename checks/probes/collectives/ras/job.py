@@ -34,7 +34,7 @@ METRICS = (
     "answered", "ranks", "communicators", "silent_ranks", "silent", "behind_ranks", "behind", "failed_ranks", "failed", "unchanged_s",
 )  # fmt: skip
 
-Look = Mapping[str, object]
+RasState = Mapping[str, object]
 Entries = Mapping[str, Mapping[str, object]]
 
 
@@ -71,7 +71,7 @@ def job(context: Context) -> Measurement:
     in words what is wrong with each of `silent_ranks`, `behind_ranks` and `failed_ranks`, whose only element is "none" otherwise.
     `unchanged_s` is for how long no rank has launched anything.
     """
-    return measured(context.look if context.look is not None else snapshot(context))
+    return measured(context.current if context.current is not None else snapshot(context))
 
 
 def _snapshot(before: Mapping[str, object] | None, until: float) -> dict[str, object]:
@@ -93,7 +93,7 @@ def _again(first: dict[str, object], until: float) -> dict[str, object]:
 
 
 def _followed(before: Mapping[str, object] | None, answer: RasAnswer) -> dict[str, object]:
-    if answer.reach is not Reach.ANSWERED:
+    if answer.reach is not Reach.JOB:
         return nobody(answer.reach, time.monotonic())
     return followed(before, read(answer.text), time.monotonic())
 
@@ -103,14 +103,14 @@ def nobody(reach: Reach, at: float) -> dict[str, object]:
     return {"at": at, "reach": reach.value, "silent": {}, "lags": {}}
 
 
-def followed(before: Look | None, report: RasReport, at: float) -> dict[str, object]:
+def followed(before: RasState | None, report: RasReport, at: float) -> dict[str, object]:
     """The returned look holds what was found now. What the look before already had keeps the time since when it is so."""
     was = before or {}
     lags = _entries(was, "lags")
     still_launched = was.get("launched") == report.launched
     return {
         "at": at,
-        "reach": Reach.ANSWERED.value,
+        "reach": Reach.JOB.value,
         "version": report.version,
         "ranks": report.ranks,
         "communicators": report.communicators,
@@ -129,42 +129,42 @@ def followed(before: Look | None, report: RasReport, at: float) -> dict[str, obj
     }
 
 
-def unconfirmed(look: Look) -> bool:
+def unconfirmed(state: RasState) -> bool:
     """Whether a rank is silent of which it is not known yet whether it stays so."""
-    at = _number(look, "at", 0.0)
-    return any(not _is_lost(entry, at) for entry in _entries(look, "silent").values())
+    at = _number(state, "at", 0.0)
+    return any(not _is_lost(entry, at) for entry in _entries(state, "silent").values())
 
 
-def measured(look: Look) -> Measurement:
+def measured(state: RasState) -> Measurement:
     """What the look shows. The lists hold one text "none" and one empty text where no rank is to be named."""
-    at = _number(look, "at", 0.0)
+    at = _number(state, "at", 0.0)
     silent = {
         label: f"does not answer{' and is considered dead' if entry.get('dead') else ''}"
-        for label, entry in _entries(look, "silent").items()
+        for label, entry in _entries(state, "silent").items()
         if _is_lost(entry, at)
     }
-    behind_ranks = dict(_lagging(look, at))
-    errors = look.get("failed", {})
+    behind_ranks = dict(_lagging(state, at))
+    errors = state.get("failed", {})
     failed = {
         str(label): f"reports NCCL's error {error!r}"
         for label, error in (errors.items() if isinstance(errors, Mapping) else ())
     }
-    is_answered = look.get("reach") == Reach.ANSWERED.value
+    is_answered = state.get("reach") == Reach.JOB.value
     metrics: dict[str, Value] = {
         "answered": int(is_answered),
-        "ranks": int(_number(look, "ranks", 0)),
-        "communicators": int(_number(look, "communicators", 0)),
-        "unchanged_s": round(at - _number(look, "launched_since", at), 1),
+        "ranks": int(_number(state, "ranks", 0)),
+        "communicators": int(_number(state, "communicators", 0)),
+        "unchanged_s": round(at - _number(state, "launched_since", at), 1),
         **_listed("silent", silent),
         **_listed("behind", behind_ranks),
         **_listed("failed", failed),
     }
-    return Measurement(metrics, "\n".join(_evidence(look, at)))
+    return Measurement(metrics, "\n".join(_evidence(state, at)))
 
 
-def _lagging(look: Look, at: float) -> Iterator[tuple[str, str]]:
+def _lagging(state: RasState, at: float) -> Iterator[tuple[str, str]]:
     """Each rank that stands still, by its label, with the operation in which it is farthest from the others."""
-    lags = sorted(_entries(look, "lags").values(), key=lambda entry: -_number(entry, "by", 0))
+    lags = sorted(_entries(state, "lags").values(), key=lambda entry: -_number(entry, "by", 0))
     labels = set()
     for entry in lags:
         still_s, label = at - _number(entry, "since", at), str(entry.get("label"))
@@ -189,22 +189,22 @@ NO_JOB = {
 }
 
 
-def _evidence(look: Look, at: float) -> Iterator[str]:
-    reach = Reach(str(look.get("reach")))
-    if reach is not Reach.ANSWERED:
+def _evidence(state: RasState, at: float) -> Iterator[str]:
+    reach = Reach(str(state.get("reach")))
+    if reach is not Reach.JOB:
         yield NO_JOB[reach]
         return
     yield (
-        f"NCCL {look.get('version')}: {look.get('ranks')} ranks, {look.get('communicators')} communicators, of which "
-        f"{look.get('passing')} are made or taken down at the moment"
+        f"NCCL {state.get('version')}: {state.get('ranks')} ranks, {state.get('communicators')} communicators, of which "
+        f"{state.get('passing')} are made or taken down at the moment"
     )
-    unchanged_s = at - _number(look, "launched_since", at)
+    unchanged_s = at - _number(state, "launched_since", at)
     if unchanged_s > 0:
         yield (
             f"no rank has launched anything for {unchanged_s:.0f} s: the job is idle, or it hangs. RAS does not show whether "
             "launched operations end (NCCL issue 1730)"
         )
-    for entry in _entries(look, "lags").values():
+    for entry in _entries(state, "lags").values():
         yield f"{entry.get('label')}: {_distance(entry)} in communicator {entry.get('communicator')}"
 
 
@@ -234,8 +234,8 @@ def _listed(name: str, texts: Mapping[str, str]) -> dict[str, Value]:
     return {f"{name}_ranks": tuple(labels), name: tuple(text)}
 
 
-def _entries(look: Look, name: str) -> Entries:
-    value = look.get(name)
+def _entries(state: RasState, name: str) -> Entries:
+    value = state.get(name)
     if not isinstance(value, Mapping):
         return {}
     return {str(key): entry for key, entry in value.items() if isinstance(entry, Mapping)}

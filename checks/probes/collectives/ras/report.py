@@ -82,14 +82,14 @@ class RasReport:
 
 def operations(count: int, operation: str) -> str:
     """Such as "12 all-reduces"."""
-    one, several = COLLECTIVES.get(operation, (operation, operation))
-    return f"{count:,} {one if count == 1 else several}"
+    singular, several = COLLECTIVES.get(operation, (operation, operation))
+    return f"{count:,} {singular if count == 1 else several}"
 
 
 Owner = tuple[str, int, int]
 Count = Annotated[int, Range(0, (1 << 63) - 1)]
 Number = Annotated[int, Range(-1, (1 << 63) - 1)]
-Words = Annotated[str, Text(r"[ -~]*", 200)]
+ShortText = Annotated[str, Text(r"[ -~]*", 200)]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _Rank(Foreign):
     """A rank that answers. `nvml_dev` is left out only of a process that RAS does not know."""
 
     rank: Count
-    host: Words
+    host: ShortText
     pid: Number
     status: _Status
     collective_counts: Mapping[str, Count]
@@ -136,7 +136,7 @@ class _MissingRank(Foreign):
     """A rank that is not there. One that answers nevertheless has left its communicator, and is not silent."""
 
     rank: Count
-    host: Words
+    host: ShortText
     pid: Number
     status: _MissingStatus
     nvml_dev: Number | None = None
@@ -144,8 +144,8 @@ class _MissingRank(Foreign):
 
 @dataclass(frozen=True)
 class _Communicator(Foreign):
-    hash: Words
-    secondary_hash: Words
+    hash: ShortText
+    secondary_hash: ShortText
     size: Count
     ranks_count: Count
     missing_ranks_count: Count
@@ -160,30 +160,30 @@ class _Communicator(Foreign):
     @property
     def passing(self) -> bool:
         """Whether it is being made or taken down. One without ranks is not initialised yet (NCCL issue 2346)."""
-        states = [one.status for one in self.missing_ranks]
-        left = any(not one.unresponsive and not one.considered_dead for one in states)
+        states = [rank.status for rank in self.missing_ranks]
+        left = any(not state.unresponsive and not state.considered_dead for state in states)
         return (
             left
             or not self.ranks
-            or any(one.ending or one.status.init_state != SUCCESS for one in self.ranks)
+            or any(rank.ending or rank.status.init_state != SUCCESS for rank in self.ranks)
         )
 
-    def owner(self, one: _Rank | _MissingRank) -> Owner:
+    def owner(self, rank: _Rank | _MissingRank) -> Owner:
         """Who the rank is, in all its communicators. `nvml_dev` is unique on a node, `cuda_dev` need not be. Of a process that RAS
         does not know it is only known which rank of one communicator it is.
         """
-        if one.pid == UNKNOWN_PID:
-            return f"{self.name} {one.rank}", one.pid, -1
-        if one.nvml_dev is None:
+        if rank.pid == UNKNOWN_PID:
+            return f"{self.name} {rank.rank}", rank.pid, -1
+        if rank.nvml_dev is None:
             raise ReportError("the answer of RAS has no number nvml_dev")
-        return one.host, one.pid, one.nvml_dev
+        return rank.host, rank.pid, rank.nvml_dev
 
     def require_whole(self) -> None:
         """Raises ReportError if ranks are missing from the answer."""
         listed = (len(self.ranks), len(self.missing_ranks))
         if listed != (self.ranks_count, self.missing_ranks_count) or sum(listed) > self.size:
             raise ReportError(f"communicator {self.name} does not list as many ranks as it counts")
-        counts = [one.collective_counts for one in self.ranks]
+        counts = [rank.collective_counts for rank in self.ranks]
         if len(set(map(frozenset, counts))) > 1 or not all(counts):
             raise ReportError(f"the ranks of communicator {self.name} do not count the same operations")
 
@@ -195,8 +195,8 @@ class _Collection(Foreign):
 
 @dataclass(frozen=True)
 class _RasDocument(Foreign):
-    nccl_version: Words
-    timestamp: Words
+    nccl_version: ShortText
+    timestamp: ShortText
     communicators_count: Count
     communicators: tuple[_Communicator, ...]
     ras: _Collection
@@ -205,36 +205,36 @@ class _RasDocument(Foreign):
 def read(text: str) -> RasReport:
     """One answer. Raises ReportError."""
     try:
-        found = decode(_RasDocument, parse_json(text, MOST_BYTES))
+        document = decode(_RasDocument, parse_json(text, MOST_BYTES))
     except DecodeError as error:
         raise ReportError(f"the answer of RAS cannot be read: {error}") from error
-    known = sorted(found.communicators, key=lambda one: -one.size)
-    if len(known) != found.communicators_count:
+    communicators = sorted(document.communicators, key=lambda communicator: -communicator.size)
+    if len(communicators) != document.communicators_count:
         raise ReportError("the answer of RAS does not list as many communicators as it counts")
     labels: dict[Owner, str] = {}
     totals: Counter[Owner] = Counter()
     failed: dict[str, str] = {}
-    for one in known:
-        one.require_whole()
-        everyone: list[_Rank | _MissingRank] = [*one.ranks, *one.missing_ranks]
+    for communicator in communicators:
+        communicator.require_whole()
+        everyone: list[_Rank | _MissingRank] = [*communicator.ranks, *communicator.missing_ranks]
         for each in everyone:
-            labels.setdefault(one.owner(each), _label(each.rank, one.owner(each)))
-        for rank in one.ranks:
-            totals[one.owner(rank)] += sum(rank.collective_counts.values())
+            labels.setdefault(communicator.owner(each), _label(each.rank, communicator.owner(each)))
+        for rank in communicator.ranks:
+            totals[communicator.owner(rank)] += sum(rank.collective_counts.values())
             if rank.error:
-                failed.setdefault(labels[one.owner(rank)], rank.error)
-    judged = [one for one in known if not one.passing]
+                failed.setdefault(labels[communicator.owner(rank)], rank.error)
+    judged = [communicator for communicator in communicators if not communicator.passing]
     silent: dict[str, bool] = {}
-    for one in judged:
-        for gone in one.missing_ranks:
-            silent.setdefault(labels[one.owner(gone)], gone.status.considered_dead)
-    lags = [lag for one in judged for lag in _lags(one, labels, totals)]
+    for communicator in judged:
+        for gone in communicator.missing_ranks:
+            silent.setdefault(labels[communicator.owner(gone)], gone.status.considered_dead)
+    lags = [lag for communicator in judged for lag in _lags(communicator, labels, totals)]
     return RasReport(
-        version=found.nccl_version,
+        version=document.nccl_version,
         ranks=len(labels),
-        communicators=len(known),
+        communicators=len(communicators),
         launched=totals.total(),
-        passing=len(known) - len(judged),
+        passing=len(communicators) - len(judged),
         silent=silent,
         failed=failed,
         lags=tuple(lags[:MOST_GAPS]),
@@ -246,19 +246,19 @@ def _label(number: int, owner: Owner) -> str:
     return f"rank {number}" if pid == UNKNOWN_PID else f"rank {number} on {host} (GPU {gpu})"
 
 
-def _lags(one: _Communicator, labels: Mapping[Owner, str], totals: Mapping[Owner, int]) -> Iterator[Lag]:
+def _lags(group: _Communicator, labels: Mapping[Owner, str], totals: Mapping[Owner, int]) -> Iterator[Lag]:
     """The ranks that stand apart. Those that are behind, or if these are the majority, those that are ahead of them."""
     for operation in COLLECTIVES:
-        ranks = [rank for rank in one.ranks if operation in rank.collective_counts]
-        counts = {one.owner(rank): rank.collective_counts[operation] for rank in ranks}
+        ranks = [rank for rank in group.ranks if operation in rank.collective_counts]
+        counts = {group.owner(rank): rank.collective_counts[operation] for rank in ranks}
         most = max(counts.values(), default=0)
-        behind = [owner for owner, count in counts.items() if count < most]
-        if not behind:
+        lagging = [owner for owner, count in counts.items() if count < most]
+        if not lagging:
             continue
-        ahead = 2 * len(behind) > len(counts)
-        named = [owner for owner in counts if (counts[owner] == most) is ahead]
-        others = sum(totals[owner] for owner in behind) if ahead else 0
-        nearest = max(counts[owner] for owner in behind)
-        for owner in named[:MOST_NAMED]:
+        ahead = 2 * len(lagging) > len(counts)
+        owners = [owner for owner in counts if (counts[owner] == most) is ahead]
+        others = sum(totals[owner] for owner in lagging) if ahead else 0
+        nearest = max(counts[owner] for owner in lagging)
+        for owner in owners[:MOST_NAMED]:
             by = most - (nearest if ahead else counts[owner])
-            yield Lag(one.name, operation, labels[owner], by, ahead, totals[owner], others)
+            yield Lag(group.name, operation, labels[owner], by, ahead, totals[owner], others)

@@ -149,7 +149,8 @@ def _lines(clients: Clients, job: str, hosts: tuple[str, ...], brought: ChannelF
         stream = logs.newest(clients, job, host)
         if stream is None:
             continue
-        text = logs.text_of(clients, stream, LOG_BYTES)
+        # The checks print before the training does, and what could not be copied is printed last.
+        text = "".join(logs.text_of(clients, stream, LOG_BYTES, head=head) for head in (True, False))
         for path, data in reports_of(text.splitlines()).items():
             if path.endswith(f"/nodes/{host}.json"):  # a host speaks for itself alone
                 brought.files[path] = Written(path, stream.began), data

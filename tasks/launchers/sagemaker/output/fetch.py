@@ -143,8 +143,9 @@ class SageMakerOutput:
         return tuple(fetched)
 
     def _silent(self, listing: Listing, brought: Iterable[ChannelFiles], described: Described) -> bool:
-        """Whether fewer starts left files than SageMaker made."""
-        return len(_starts(listing, brought)) < job_states.starts(described)
+        """Whether the last start that SageMaker made left no file; those before it may have left none either."""
+        left, dates = _starts(listing, brought), job_states.starts(described)
+        return len(left) < len(dates) and not (left and left[-1][-1].began >= dates[-1])
 
     def _lacks(self, into: Path, listing: Listing, brought: Iterable[ChannelFiles], ended: Described) -> bool:
         tokens = _tokens(listing, brought)
@@ -173,7 +174,7 @@ def _unordered(listing: Listing, brought: Iterable[ChannelFiles], described: Des
     """
     dated = {path.split("/")[0] for path in listing}
     dated |= {path.split("/")[0] for channel in brought if channel.dated for path in channel.files}
-    return job_states.starts(described) > 1 and not dated.issuperset(_tokens(listing, brought))
+    return len(job_states.starts(described)) > 1 and not dated.issuperset(_tokens(listing, brought))
 
 
 def _complete(files: Mapping[str, bytes], tokens: tuple[str, ...], ended: Described) -> bool:

@@ -1,4 +1,4 @@
-"""The end of a host's log from CloudWatch. Reports may come as lines of it (tasks/launchers/report_lines.py).
+"""A host's log from CloudWatch: its end, or its beginning. Reports may come as lines of it (tasks/launchers/report_lines.py).
 
 A log is in group /aws/sagemaker/TrainingJobs, stream <job>/<host>-<epoch>. Source: "Amazon CloudWatch Logs for Amazon SageMaker
 AI". A container that starts again gets another stream; the newest counts.
@@ -52,24 +52,24 @@ def newest(clients: Clients, job: str, host: str) -> Stream | None:
     return Stream(streams[max(streams)], _time(max(streams))) if streams else None
 
 
-def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = "") -> str:
-    """The stream's end, leaving out lines that begin with `without`. Raises LaunchError.
+def text_of(clients: Clients, stream: Stream, most: int, without: str = "", head: bool = False) -> str:
+    """The stream's end or, with `head`, its beginning, leaving out lines that begin with `without`. Raises LaunchError.
 
-    It is read page by page from the end: GetLogEvents gives the same token again where nothing is left.
+    It is read page by page from there: GetLogEvents gives the same token again where nothing is left.
     """
-    text = ""
-    token: dict[str, Any] = {}
+    data, token = b"", dict[str, Any]()
     for _ in range(PAGES):
-        page = _page(clients, "get_log_events", logStreamName=stream.name, startFromHead=False, **token)
+        page = _page(clients, "get_log_events", logStreamName=stream.name, startFromHead=head, **token)
         if page is None:
             return ""
         lines = [str(event.get("message", "")) for event in page.get("events", ())]
-        text = "".join(f"{line}\n" for line in lines if not (without and line.startswith(without))) + text
-        following = page.get("nextBackwardToken")
-        if len(text.encode()) >= last_bytes or not following or token == {"nextToken": following}:
+        text = "".join(f"{line}\n" for line in lines if not (without and line.startswith(without))).encode()
+        data = data + text if head else text + data
+        following = page.get("nextForwardToken" if head else "nextBackwardToken")
+        if len(data) >= most or not following or token == {"nextToken": following}:
             break
         token = {"nextToken": following}
-    return text.encode()[-last_bytes:].decode("utf-8", "replace") if last_bytes > 0 else ""
+    return (data[:most] if head else data[max(len(data) - most, 0) :]).decode("utf-8", "replace")
 
 
 def _page(clients: Clients, operation: str, **request: Any) -> Any:

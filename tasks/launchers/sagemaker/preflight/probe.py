@@ -47,7 +47,7 @@ class Probe:
 
     subject: str
     check: Callable[[Requirements, Clients], tuple[PreflightCheck, ...]]
-    applies: Callable[[Requirements], bool] = lambda _asked: True
+    applies: Callable[[Requirements], bool] = lambda _needs: True
     within_s: float = DEADLINE_S
 
 

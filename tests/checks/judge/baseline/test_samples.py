@@ -65,13 +65,13 @@ def test_values_of_peers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> 
 def test_runs_cover_every_place_once(subjects: list[str]) -> None:
     """Each with its owner, in order; neighbours of one owner are one run, also when they are asked for again."""
     known, given_once = OwnerRuns(node_of), tuple(subjects)
-    runs = known.of(given_once)
+    runs = known.by_owner(given_once)
 
     assert [node_of(one) for one in subjects] == [
         owner for owner, begin, end in runs for _ in range(begin, end)
     ]
     assert all(one[0] != other[0] and one[2] == other[1] for one, other in pairwise(runs))
-    assert runs == known.of(given_once)
+    assert runs == known.by_owner(given_once)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checks.bundle import make
-from checks.documents.certificates import Certificate, dump
+from checks.documents.certificates import Certificate, dump, load_state
 from checks.documents.open_findings import OpenFindings
 from checks.documents.open_findings import dump as dump_open
 from checks.documents.report import digest, dump_plain, load
@@ -44,6 +44,7 @@ from tests.certified_machines import (
     verdict,
 )
 from tests.certified_machines import offered as certificates_of
+from tests.checks.judge.open_findings.test_prior_findings import an_open
 
 FIRST = PastGate("first", 900.0)
 MACHINE = certificates_of(steady(1.0, (FIRST,)))[0].machine
@@ -79,7 +80,7 @@ def decided(history: History, node: Node | None = None, offered: tuple[Certifica
 
 def whys(found: dict[str, CertificateDecision]) -> set[WhyMeasured | None]:
     """The reasons, each once."""
-    return {one.why for one in found.values()}
+    return {one.reason for one in found.values()}
 
 
 def test_the_same_machine_under_an_unbroken_watch_need_not_measure_again() -> None:
@@ -174,6 +175,25 @@ def test_a_file_in_which_all_findings_are_closed_is_no_reason() -> None:
     closed = dump_open(OpenFindings(opened_total=4, closed_total={"gate": 4})).decode()
 
     assert {None} == whys(decided(usual(), replace(node_of(usual()), open_findings=closed)))
+
+
+@pytest.mark.parametrize(
+    ("later_s", "level", "reason"),
+    [
+        (-1.0, Level.WARN, WhyMeasured.OPEN_FINDINGS),
+        (1.0, Level.WARN, None),
+        (1.0, Level.FAIL, WhyMeasured.OPEN_FINDINGS),
+    ],
+)
+def test_warning_of_the_watch_during_the_checks_voids_nothing(
+    later_s: float, level: Level, reason: WhyMeasured | None
+) -> None:
+    """By then the checks have been skipped. A FAIL of the machine voids all the same."""
+    node = node_of(usual())
+    opened_at = load_state(node.machine_state).at + later_s
+    text = dump_open(OpenFindings(open=(replace(an_open(level=level), opened_at=opened_at),))).decode()
+
+    assert {reason} == whys(decided(usual(), replace(node, open_findings=text)))
 
 
 def test_a_certificate_is_valid_for_as_long_as_the_policy_says() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,11 @@ def judged(gate: GateEvidence, report: Report) -> GateEvidence:
     )
 
 
-def with_finding(gate: GateEvidence, level: Level, cause: Cause, check: str, subject: str) -> GateEvidence:
+def with_finding(
+    gate: GateEvidence, level: Level, cause: Cause, check: str, subject: str, **more: Any
+) -> GateEvidence:
     """The gate with one more finding."""
-    found = Finding(level, cause, check, subject, "made up")
+    found = Finding(level, cause, check, subject, "made up", **more)
     level = max((gate.verdict.level, level), key=lambda one: one.rank)
     return replace(gate, verdict=replace(gate.verdict, level=level, findings=(*gate.verdict.findings, found)))
 
@@ -70,20 +73,25 @@ def test_a_skip_certifies_nothing_however_often_it_is_repeated() -> None:
 
 @pytest.mark.parametrize("check", [*COSTLY, "system.identity", "compute.gemm"])
 @pytest.mark.parametrize(
-    ("level", "cause"),
+    ("level", "cause", "metric"),
     [
-        (Level.WARN, Cause.HARDWARE),
-        (Level.WARN, Cause.CONFIGURATION),
-        (Level.FAIL, Cause.HARDWARE),
-        (Level.FAIL, Cause.EVIDENCE),
+        (Level.WARN, Cause.HARDWARE, ""),
+        (Level.WARN, Cause.CONFIGURATION, ""),
+        (Level.WARN, Cause.EVIDENCE, "slow_while_busy"),
+        (Level.FAIL, Cause.HARDWARE, ""),
+        (Level.FAIL, Cause.EVIDENCE, ""),
     ],
 )
-def test_later_finding_on_the_machine_voids_all_certificates(check: str, level: Level, cause: Cause) -> None:
+def test_later_finding_on_the_machine_voids_all_certificates(
+    check: str, level: Level, cause: Cause, metric: str
+) -> None:
+    """Also one of the whole cluster that names the machine."""
     second, first = whole()
 
-    assert [] == made([with_finding(second, level, cause, check, "node-0"), first])
-    assert [] == made([with_finding(second, level, cause, check, "node-0/rank-0"), first])
-    assert [] == made([with_finding(second, level, cause, check, "node-7 <-> node-0"), first])
+    for subject in ("node-0", "node-0/rank-0", "node-7 <-> node-0", "cluster"):
+        named = ("node-0",) if subject == "cluster" else ()
+        later = with_finding(second, level, cause, check, subject, metric=metric, named_nodes=named)
+        assert [] == made([later, first])
 
 
 def test_a_disagreement_of_a_check_that_was_measured_all_the_same_voids_all() -> None:

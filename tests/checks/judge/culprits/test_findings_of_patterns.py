@@ -131,7 +131,7 @@ def test_slowness_between_switches_is_judged_by_the_declared_oversubscription(
 ) -> None:
     """A slow switch among two must not be passed over in silence, and an oversubscribed fabric is not refused."""
     reading = two_switches(share)
-    table = PairTable(reading.matrix.parts, tuple(range(16)))
+    table = PairTable(reading.matrix.endpoints, tuple(range(16)))
     options = {"oversubscription": declared}
     findings = CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {}), options).findings()
 

@@ -42,7 +42,7 @@ def findings(
 
 def _judged(matrix: Matrix, decoded: Decoded, options: Mapping[str, float]) -> tuple[Finding, ...]:
     reading = MatrixReading(COLLECTIVE, MatrixSubject.BANDWIDTH, matrix, decoded)
-    table = PairTable(matrix.parts, tuple(range(len(matrix.parts))))
+    table = PairTable(matrix.endpoints, tuple(range(len(matrix.endpoints))))
     return tuple(CheckFindings(COLLECTIVE, table, [reading], RecordedLoads((), {}), options).findings())
 
 

@@ -33,7 +33,7 @@ def test_a_median_is_shown_if_it_is_bad(
     better: Better, ratio: float | None, usual: float, line: float, said: str
 ) -> None:
     """Of a part with some bad tests the median may be good: then it would contradict the sentence."""
-    matrix: Any = SimpleNamespace(unit="GB/s", better=better, what="bandwidth")
+    matrix: Any = SimpleNamespace(unit="GB/s", better=better, metric="bandwidth")
     result: Any = SimpleNamespace(noise=SimpleNamespace(usual=usual, line=line))
     found: Any = SimpleNamespace(ratio=ratio)
 
@@ -46,7 +46,7 @@ def test_the_evidence_has_one_line_for_each_direction_of_a_pair() -> None:
     values = [0.000542, 0.000611, None, 0.000542, 0.25, *(0.001 * n for n in range(1, 7))]
     sources = [1, 1, 1, 1, 0, *([1] * 6)]
     matrix: Any = SimpleNamespace(
-        parts=parts, unit="GB/s", better=Better.HIGHER, values=values, sources=sources,
+        endpoints=parts, unit="GB/s", better=Better.HIGHER, values=values, sources=sources,
         targets=[1 - source for source in sources], sizes=(),
     )  # fmt: skip
     tests: Any = SimpleNamespace(mine=(), peers=(), outcomes=(), failures=())
@@ -90,22 +90,21 @@ def test_a_rate_is_told_with_the_message_that_gave_it(
     assert scale == ("bad is below 0.3 GB/s, usual is 0.9 GB/s" if bad else "usual is 0.9 GB/s")
 
 
-@pytest.mark.parametrize(
-    ("once", "level", "said"),
-    [
-        (
-            (),
-            Level.WARN,
-            "3 of 30 tests were bad, and the same pairs were good in another test; no single part explains them",
-        ),
-        (
-            ((2, 3),),
-            Level.FAIL,
-            "3 of 27 tests are bad, and 1 of them is of a pair that was never good; no single",
-        ),
-    ],
-    ids=["good again", "never good"],
-)
+ONCE_BAD: dict[str, tuple[object, ...]] = {
+    "good again": (
+        (),
+        Level.WARN,
+        "3 of 30 tests were bad, and the same pairs were good in another test; no single part explains them",
+    ),
+    "never good": (
+        ((2, 3),),
+        Level.FAIL,
+        "3 of 27 tests are bad, and 1 of them is of a pair that was never good; no single",
+    ),
+}
+
+
+@pytest.mark.parametrize(("once", "level", "said"), ONCE_BAD.values(), ids=ONCE_BAD)
 def test_pairs_that_were_good_again_are_told_from_those_that_never_were(
     once: tuple[tuple[int, int], ...], level: Level, said: str
 ) -> None:
@@ -113,7 +112,7 @@ def test_pairs_that_were_good_again_are_told_from_those_that_never_were(
     bad = {(0, 1), (2, 3), (3, 1)}
     first = planted.matrix(planted.nodes(4), lambda a, b: (a, b) in bad)
     again = [(a, b) for a, b in first.ends if {(a, b), (b, a)} & bad and (a, b) not in once]
-    matrix = planted.together(first, planted.matrix(first.parts, cells=3 * again))
+    matrix = planted.together(first, planted.matrix(first.endpoints, cells=3 * again))
     tests = [test for test, cell in enumerate(first.ends) if cell in bad]
     decoded = replace(decode(matrix, Tolerance(0.5)), answer=MatrixAnswer.UNEXPLAINED)
 

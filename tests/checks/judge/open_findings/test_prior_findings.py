@@ -152,7 +152,8 @@ def test_a_pass_names_what_the_gate_answered() -> None:
     assert {"node-1": (mended.key.name,)} == closed_names(report, verdict_of(report).findings)
     sick = with_metric(report, "system.clock", "node-1", "wall_rate", 0.5)
     assert {} == closed_names(sick, verdict_of(sick).findings)
-    assert mended.key.name in pass_of(sick, verdict_of(sick)).nodes[1].overridden
+    passed = pass_of(sick, verdict_of(sick)).nodes[1]
+    assert mended.key.name in passed.overridden and passed.measured_at == sick.nodes[1].measured_at != ""
     blind = without_row(report, "system.clock", "node-1")
     assert {} == closed_names(blind, verdict_of(blind).findings)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from checks.judge.rules.values import Chances, RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
 from checks.model_details import Reference, Relation
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
-from tests.checks.judge.rules.test_tails import Draw, normal
+from tests.checks.judge.rules.test_tails import Draw, gamma, half_normal, normal
 
 CHECK = "compute.memory_bandwidth"
 METRICS = ("copy_gbps", "triad_gbps", "read_gbps")
@@ -26,16 +25,6 @@ BUSY: Mapping[str, Value] = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 
 
 # node, rank of the node, metric -> the speed of a machine without noise
 Speed = Callable[[int, int, int], float]
-
-
-def half_normal(chance: random.Random) -> float:
-    """Noise that only slows, with a standard deviation of 1."""
-    return -abs(chance.gauss(0, 1)) / 0.6028
-
-
-def gamma(chance: random.Random) -> float:
-    """The same with a longer tail."""
-    return -chance.gammavariate(2, 1) / math.sqrt(2)
 
 
 def usual(node: int, rank: int, metric: int) -> float:
@@ -353,9 +342,6 @@ def test_half_of_its_ranks_stand_for_a_node(ranks_named: int, node_named: bool) 
 def test_without_a_declaration_a_rank_stands_for_a_node_of_two() -> None:
     """A report that somebody judges by itself: one of two ranks is half of them."""
 
-    def speed(node: int, rank: int, metric: int) -> float:
-        return 50.0 if (node, rank) == (7, 0) else usual(node, rank, metric)
-
     line = CheckPolicy(rules=(PEERS,))
-    rows = _rows(40, 2, 0.01, speed, 1, 1)
+    rows = _rows(40, 2, 0.01, _slow(7, 0.5, ranks=1), 1, 1)
     assert {"node-7/rank-14"} == _named(list(apply(CHECK, line, rows, 80, RuleContext(chances=CHANCES))))

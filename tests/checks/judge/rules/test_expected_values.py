@@ -130,62 +130,56 @@ def test_the_shipped_curves_rise_and_stay_below_their_rooflines(known: Collectiv
     assert all(one.most is None or one.high <= one.most for one in found if one is not None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "nodes", "ranks", "size", "gbps"),
-    [
-        (P5, 2, 16, 128 * MIB, 287.01),
-        (P5, 2, 16, GIB, 436.95),
-        (P5, 2, 16, 16 * GIB, 487.09),
-        (P5, 1, 8, GIB, 441.57),
-        ("p4de.24xlarge", 2, 16, 2 * GIB, 78.33),
-        ("p4d.24xlarge", 1, 8, 8 * GIB, 235.03),
-        ("p6-b300.48xlarge", 2, 16, 2 * GIB, 827.38),
-    ],
-)
-def test_public_runs_are_what_is_expected(kind: str, nodes: int, ranks: int, size: int, gbps: float) -> None:
-    """The lesser of in place and out of place: AWS's nccl-tests README, SuperBench's log, a validation record."""
-    found = expected_busbw(FACTS, kind, nodes, ranks, "all_reduce", size, EFA if nodes > 1 else NVLINK)
-
-    assert found is not None and gbps == found.value
+# Type, nodes, ranks, collective, size, transport.
+Asked = tuple[str, int, int, str, float, str]
 
 
 @pytest.mark.parametrize(
-    ("kind", "nodes", "ranks", "collective", "transport"),
+    ("asked", "gbps"),
     [
-        (P5, 3, 24, "all_reduce", EFA),
-        (P5, 2, 16, "all_reduce", TCP),
-        (P5, 2, 16, "all_reduce", ""),
-        (P5, 2, 8, "all_reduce", EFA),
-        (P5, 2, 16, "alltoall", EFA),
-        ("p6-b200.48xlarge", 2, 16, "all_reduce", EFA),
-        ("p9.48xlarge", 2, 16, "all_reduce", EFA),
+        ((P5, 2, 16, "all_reduce", 128 * MIB, EFA), 287.01),
+        ((P5, 2, 16, "all_reduce", GIB, EFA), 436.95),
+        ((P5, 2, 16, "all_reduce", 16 * GIB, EFA), 487.09),
+        ((P5, 1, 8, "all_reduce", GIB, NVLINK), 441.57),
+        (("p4de.24xlarge", 2, 16, "all_reduce", 2 * GIB, EFA), 78.33),
+        (("p4d.24xlarge", 1, 8, "all_reduce", 8 * GIB, NVLINK), 235.03),
+        (("p6-b300.48xlarge", 2, 16, "all_reduce", 2 * GIB, EFA), 827.38),
+        ((P5, 3, 24, "all_reduce", GIB, EFA), None),
+        ((P5, 2, 16, "all_reduce", GIB, TCP), None),
+        ((P5, 2, 16, "all_reduce", GIB, ""), None),
+        ((P5, 2, 8, "all_reduce", GIB, EFA), None),
+        ((P5, 2, 16, "alltoall", GIB, EFA), None),
+        (("p6-b200.48xlarge", 2, 16, "all_reduce", GIB, EFA), None),
+        (("p9.48xlarge", 2, 16, "all_reduce", GIB, EFA), None),
     ],
 )
-def test_expected_busbw_is_none_for_unmeasured_configurations(
-    kind: str, nodes: int, ranks: int, collective: str, transport: str
+def test_busbw_is_expected_of_public_runs_and_of_no_other_configuration(
+    asked: Asked, gbps: float | None
 ) -> None:
-    """Other nodes, ranks, collectives, transports and types than the known ones."""
-    assert expected_busbw(FACTS, kind, nodes, ranks, collective, GIB, transport) is None
+    """The lesser of in place and out of place: AWS's nccl-tests README, SuperBench's log, a validation record. Nothing of other nodes,
+    ranks, collectives, transports and types than the known ones.
+    """
+    found = expected_busbw(FACTS, *asked)
+
+    assert gbps == (None if found is None else found.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "nodes", "ranks", "collective", "transport", "gbps"),
+    ("asked", "gbps"),
     [
-        (P5, 1, 8, "alltoall", NVLINK, 450),
-        (P5, 1, 8, "broadcast", NVLINK, 450),
-        (P5, 2, 16, "alltoall", EFA, 93.75),
-        (P5, 2, 16, "sendrecv", EFA, 50),
-        (P5, 4, 32, "all_reduce", EFA, 775),
-        (P5, 4, 4, RAILS, EFA, 75),
-        (P5, 4, 32, "all_gather", EFA, 516.7),
-        ("g5.12xlarge", 2, 8, "sendrecv", TCP, 1.25),
+        ((P5, 1, 8, "alltoall", GIB, NVLINK), 450),
+        ((P5, 1, 8, "broadcast", GIB, NVLINK), 450),
+        ((P5, 2, 16, "alltoall", GIB, EFA), 93.75),
+        ((P5, 2, 16, "sendrecv", GIB, EFA), 50),
+        ((P5, 4, 32, "all_reduce", GIB, EFA), 775),
+        ((P5, 4, 4, RAILS, GIB, EFA), 75),
+        ((P5, 4, 32, "all_gather", GIB, EFA), 516.7),
+        (("g5.12xlarge", 2, 8, "sendrecv", GIB, TCP), 1.25),
     ],
 )
-def test_floor_busbw_is_a_share_of_the_links_for_unmeasured_configurations(
-    kind: str, nodes: int, ranks: int, collective: str, transport: str, gbps: float
-) -> None:
+def test_floor_busbw_is_a_share_of_the_links_for_unmeasured_configurations(asked: Asked, gbps: float) -> None:
     """A fiftieth of what they carry fails, a tenth passes: the line lies between."""
-    found = floor_busbw(FACTS, kind, nodes, ranks, collective, GIB, transport)
+    found = floor_busbw(FACTS, *asked)
 
     assert found is not None and found.is_limit and found.is_floor
     assert pytest.approx(gbps, rel=0.001) == found.high
@@ -193,20 +187,18 @@ def test_floor_busbw_is_a_share_of_the_links_for_unmeasured_configurations(
 
 
 @pytest.mark.parametrize(
-    ("kind", "nodes", "ranks", "collective", "transport", "size"),
+    "asked",
     [
-        (P5, 2, 16, "alltoall", "", GIB),
-        (P5, 2, 16, "scan", EFA, GIB),
-        (P5, 2, 16, "alltoall", EFA, 15 * MIB),
-        ("g5.xlarge", 2, 2, "alltoall", TCP, GIB),
-        ("p9.48xlarge", 2, 16, "alltoall", EFA, GIB),
+        (P5, 2, 16, "alltoall", GIB, ""),
+        (P5, 2, 16, "scan", GIB, EFA),
+        (P5, 2, 16, "alltoall", 15 * MIB, EFA),
+        ("g5.xlarge", 2, 2, "alltoall", GIB, TCP),
+        ("p9.48xlarge", 2, 16, "alltoall", GIB, EFA),
     ],
 )
-def test_without_a_transport_a_rate_or_a_large_message_there_is_no_floor(
-    kind: str, nodes: int, ranks: int, collective: str, transport: str, size: int
-) -> None:
+def test_without_a_transport_a_rate_or_a_large_message_there_is_no_floor(asked: Asked) -> None:
     """g5.xlarge has its network's full rate only for a while."""
-    assert floor_busbw(FACTS, kind, nodes, ranks, collective, size, transport) is None
+    assert floor_busbw(FACTS, *asked) is None
 
 
 @pytest.mark.parametrize(("known", "kind"), CURVES, ids=lambda of: str(of)[:40])
@@ -223,9 +215,7 @@ def test_every_measured_rate_lies_well_above_the_floor(known: CollectiveRow, kin
 
 def test_two_nodes_may_exceed_the_wire_and_not_twice_the_wire() -> None:
     """487 was measured where a node's network has 400 (10^9 bytes/s): half of the data stays in NVLink."""
-    most = most_busbw(FACTS, P5, 2, 16, "all_reduce", EFA)
-
-    assert 750 == most
+    assert 750 == most_busbw(FACTS, P5, 2, 16, "all_reduce", EFA)
     assert 400 == most_busbw(FACTS, P5, 2, 2, RAILS, EFA)
 
 
@@ -330,7 +320,7 @@ def test_machines_of_ones_own_are_compared_within_a_node_with_those_that_have_th
     """NVLinks are the same wherever the server stands; the network between nodes is not."""
 
     def own(**change: object) -> tuple[object, object]:
-        facts = FACTS.of(Declared("own", 2, 8, 8, machine=replace(OWN, **change)))  # type: ignore[arg-type]
+        facts = FACTS.merged(Declared("own", 2, 8, 8, machine=replace(OWN, **change)))  # type: ignore[arg-type]
         within = expected_busbw(facts, "own", 1, 8, "all_reduce", GIB, NVLINK)
         return within and within.value, expected_busbw(facts, "own", 2, 16, "all_reduce", GIB, INFINIBAND)
 
@@ -340,6 +330,6 @@ def test_machines_of_ones_own_are_compared_within_a_node_with_those_that_have_th
     assert (known.value, None) == own()
     assert (None, None) == own(nvlinks=12)
     assert (None, None) == own(gpu="A100-SXM4-80GB")
-    facts = FACTS.of(Declared("own", 2, 8, 8, machine=OWN))
+    facts = FACTS.merged(Declared("own", 2, 8, 8, machine=OWN))
     assert INFINIBAND == transport_of(facts.instances["own"], 2)
     assert floor_busbw(facts, "own", 2, 16, "all_reduce", GIB, INFINIBAND) is not None

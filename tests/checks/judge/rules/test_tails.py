@@ -36,6 +36,16 @@ def normal(chance: random.Random) -> float:
     return chance.gauss(0.0, 1.0)
 
 
+def half_normal(chance: random.Random) -> float:
+    """Noise that only slows, with a standard deviation of 1."""
+    return -abs(chance.gauss(0, 1)) / 0.6028
+
+
+def gamma(chance: random.Random) -> float:
+    """The same with a longer tail."""
+    return -chance.gammavariate(2, 1) / math.sqrt(2)
+
+
 def student(chance: random.Random, freedom: int = 4) -> float:
     """Student's t with the quartiles of a normal distribution."""
     value = 0.6745 / student_quantile(0.25, freedom) * chance.gauss(0.0, 1.0)
@@ -130,10 +140,10 @@ def _sides(draw: Draw, many: int, faults: int = 0) -> tuple[list[float], list[fl
 
 def test_a_side_that_noise_slows_has_long_tails() -> None:
     """Noise that only slows, of two kinds; few values do not tell, and a few faults do not make normal noise skewed."""
-    half: Draw = lambda chance: -abs(chance.gauss(0.0, 1.0))  # noqa: E731
-    gamma: Draw = lambda chance: -chance.gammavariate(2.0, 1.0)  # noqa: E731
 
-    assert {Tails(RATHER_SKEWED)} == {worse_side_tails(*_sides(draw, 2000), 100) for draw in (half, gamma)}
+    assert {Tails(RATHER_SKEWED)} == {
+        worse_side_tails(*_sides(draw, 2000), 100) for draw in (half_normal, gamma)
+    }
     for faults in (0, 60):
         assert NORMAL == worse_side_tails(*_sides(normal, 2000, faults), 100)
     assert Tails(MAYBE_SKEWED) == worse_side_tails(*_sides(normal, 60), 100) == worse_side_tails([], [], 0)

@@ -20,7 +20,7 @@ P5, P5EN = ReadOptions(declared("p5.48xlarge", 1)), ReadOptions(declared("p5en.4
 
 def test_wrong_results_rest_on_their_rows() -> None:
     """Each with its number."""
-    part = nccl_reading.read(recorded("wrong_2.16.txt"), ReadOptions()).parts[0]
+    part = nccl_reading.read(recorded("wrong_2.16.txt"), ReadOptions()).checks[0]
 
     assert [20, 22] == [int(line.partition(":")[0]) for line in part.lines["wrong_elements"].splitlines()]
     assert "FAILED" in part.lines["out_of_bounds"]
@@ -28,7 +28,7 @@ def test_wrong_results_rest_on_their_rows() -> None:
 
 def test_a_slow_network_is_held_to_its_type() -> None:
     """Each node receives a whole message for each that is summed: 7.9 GB/s is 63 of 6400 Gbit/s."""
-    parts = nccl_reading.read(recorded("slow_network_2.17.txt"), B300).parts
+    parts = nccl_reading.read(recorded("slow_network_2.17.txt"), B300).checks
     network = next(part for part in parts if part.check == "nccl.inter_node")
 
     proven = network.metrics["proven_gbit_s"]
@@ -38,9 +38,9 @@ def test_a_slow_network_is_held_to_its_type() -> None:
 def test_nccls_lines_in_the_same_file_are_read() -> None:
     """They name the transport."""
     reading = nccl_reading.read(recorded("socket_fallback_2.17.txt"), B300)
-    transport = next(part for part in reading.parts if part.check == "nccl.transport")
+    transport = next(part for part in reading.checks if part.check == "nccl.transport")
 
-    assert OutputKind.NCCL_TESTS is reading.kind
+    assert OutputKind.NCCL_TESTS is reading.output_kind
     assert 2 == transport.metrics["fallback_channels"]
     assert "NET/Socket" in transport.lines["fallback_channels"]
 
@@ -59,7 +59,7 @@ def test_the_line_that_names_the_provider_is_judged_without_those_of_channels(
     """Two lines of the log above the table, as `grep "Selected Provider is"` shows them; the title names the provider."""
     text = f"NCCL INFO {chosen}\n{recorded('two_nodes_2.17.txt')}"
     reading = nccl_reading.read(text, TWO_P5)
-    (transport,) = (part for part in reading.parts if part.check == "nccl.transport")
+    (transport,) = (part for part in reading.checks if part.check == "nccl.transport")
 
     assert fallback == transport.metrics.get("fallback_channels")
     assert fallback is None or chosen.partition("\n")[0] in transport.lines["fallback_channels"]
@@ -69,7 +69,7 @@ def test_the_line_that_names_the_provider_is_judged_without_those_of_channels(
 def test_too_few_devices_are_seen_without_the_lines_of_channels() -> None:
     """The provider's line says how many it found."""
     text = "NCCL INFO NET/OFI Selected Provider is efa (found 31 nics)\n" + recorded("two_nodes_2.17.txt")
-    parts = nccl_reading.read(text, TWO_P5).parts
+    parts = nccl_reading.read(text, TWO_P5).checks
 
     assert 1 in [part.metrics.get("nics_missing") for part in parts]
 
@@ -197,7 +197,7 @@ def of_one_process(rank: int, rate: float = 233.0, ranks: int = 16) -> str:
 def test_the_output_of_one_rank_of_many_is_read(rank: int) -> None:
     """Bus over algorithm bandwidth says how many took part; how they were placed the declaration says."""
     reading = nccl_reading.read(of_one_process(rank), TWO_P5)
-    part = reading.parts[0]
+    part = reading.checks[0]
 
     assert () == reading.unread
     assert ((16,), (0,)) == (part.metrics["ranks"], part.metrics["ranks_missing"])
@@ -206,7 +206,7 @@ def test_the_output_of_one_rank_of_many_is_read(rank: int) -> None:
 
 def test_rank_count_below_the_declared_one_is_reported_missing() -> None:
     """Eight took part, sixteen are declared."""
-    part = nccl_reading.read(of_one_process(0, 250.0, 8), TWO_P5).parts[0]
+    part = nccl_reading.read(of_one_process(0, 250.0, 8), TWO_P5).checks[0]
 
     assert (8,) == part.metrics["ranks_missing"]
 

@@ -35,6 +35,16 @@ def test_a_rounding_error_is_no_wrong_element() -> None:
     assert 0 == nccl_tests_result.wrong_elements(run)
 
 
+@pytest.mark.parametrize(
+    ("name", "unverified"), [("sendrecv_2.17", 0), ("alltoall_2.11", 0), ("unverified_2.16", 6)]
+)
+def test_nccl_tests_row_is_verified_by_its_out_of_place_half(name: str, unverified: int) -> None:
+    """sendrecv_perf and alltoall_perf never compare in place and print N/A there; with -c 0 both halves have N/A."""
+    run = only(recorded(f"{name}.txt"))
+
+    assert (unverified,) == nccl_tests_result.metrics([run])["rows_unverified"]
+
+
 def test_extra_columns_are_passed_over() -> None:
     """-I 1 adds the iterations' extremes to both halves (2.19.2)."""
     said = recorded("all_reduce_2.17.txt")

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -21,7 +20,9 @@ from checks.probes.dcgm import dcgmi
 from checks.process import isolate
 from checks.process.tree import alive, start_ticks
 from tests.fakes.tools import on_path
-from tests.programs import python_line
+from tests.programs import executable, python_line
+
+Engine = Callable[..., Path]
 
 ROOT = Path(__file__).parents[4]
 DEADLINE_S = 3600.0
@@ -55,7 +56,7 @@ while True:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """Installs the fake; the file has the pid of its diagnostic, which ends with the test. The deadline passes when it is ready."""
     pid = tmp_path / "pid"
 
@@ -71,14 +72,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setattr(subprocess, "Popen", AtItsDeadline)
 
     def fake(*, ends: bool = True, stops: bool = True, name: str = "not-nvvs") -> Path:
-        path = tmp_path / "dcgmi"
-        ready = str(tmp_path / "ready")
-        path.write_text(
-            FAKE.format(
-                first_line=python_line("-S"), pid=str(pid), ready=ready, ends=ends, stops=stops, name=name
-            )
-        )
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        first, ready = python_line("-S"), str(tmp_path / "ready")
+        text = FAKE.format(first_line=first, pid=str(pid), ready=ready, ends=ends, stops=stops, name=name)
+        executable(tmp_path / "dcgmi", text)
         return pid
 
     yield fake
@@ -92,7 +88,7 @@ def runs(pid: Path) -> bool:
     return alive(number, start_ticks(number))
 
 
-def test_at_its_deadline_dcgmi_stops_the_diagnostic(tmp_path: Path, engine: Callable[..., Path]) -> None:
+def test_at_its_deadline_dcgmi_stops_the_diagnostic(tmp_path: Path, engine: Engine) -> None:
     """It gets the signal that it answers with an abort, whatever else is installed."""
     pid = engine()
     stopped = pytest.raises(CheckError, match=r"3600 s\. It stopped the diagnostic in the host engine")
@@ -112,12 +108,7 @@ def test_at_its_deadline_dcgmi_stops_the_diagnostic(tmp_path: Path, engine: Call
     ids=["the engine goes on", "dcgmi hangs", "another container"],
 )
 def test_a_diagnostic_that_goes_on_in_the_host_engine_is_named(
-    tmp_path: Path,
-    engine: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    ends: bool,
-    name: str,
-    words: str,
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, ends: bool, name: str, words: str
 ) -> None:
     """Whether dcgmi could not stop it, or hung itself; whoever measures next would find the GPUs busy."""
     monkeypatch.setattr(dcgmi, "GRACE_S", 0.2)
@@ -131,7 +122,7 @@ def test_a_diagnostic_that_goes_on_in_the_host_engine_is_named(
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_check_that_is_ended_stops_its_diagnostic(
-    tmp_path: Path, engine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, killed: bool
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
     """A job that is cancelled ends its checks' processes, and dcgmi with them; also if the check itself is killed."""
     monkeypatch.setattr(isolate, "GRACE_S", PATIENCE_S)

@@ -17,7 +17,7 @@ P5 = ReadOptions(declared("p5.48xlarge"))
 
 def test_a_failure_is_shown_with_its_lines() -> None:
     """The status and the message, numbered as in the file."""
-    (part,) = read(text_of("diag_4_r2_memory_fail.json"), P5).parts
+    (part,) = read(text_of("diag_4_r2_memory_fail.json"), P5).checks
     lines = part.lines["hardware_failures"].splitlines()
     numbers = [int(line.partition(":")[0]) for line in lines]
     text = text_of("diag_4_r2_memory_fail.json").splitlines()
@@ -28,14 +28,14 @@ def test_a_failure_is_shown_with_its_lines() -> None:
 
 def test_without_a_declaration_gpus_are_not_counted() -> None:
     """Nobody said how many there should be."""
-    assert "gpus_missing" not in read(text_of("diag_4_r2_seven_gpus.json"), ReadOptions()).parts[0].metrics
-    assert 1 == read(text_of("diag_4_r2_seven_gpus.json"), P5).parts[0].metrics["gpus_missing"]
+    assert "gpus_missing" not in read(text_of("diag_4_r2_seven_gpus.json"), ReadOptions()).checks[0].metrics
+    assert 1 == read(text_of("diag_4_r2_seven_gpus.json"), P5).checks[0].metrics["gpus_missing"]
 
 
 def test_the_level_is_that_of_the_highest_test() -> None:
     """dcgmi does not say which was asked for."""
     for level in (1, 2, 3):
-        assert level == read(text_of(f"diag_4_r{level}.json"), P5).parts[0].metrics["level"]
+        assert level == read(text_of(f"diag_4_r{level}.json"), P5).checks[0].metrics["level"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ def found(name: str, meaning: Meaning) -> list[int | None]:
     return [r.gpu for r in parsed(name).results for mine, _ in problems_of(r) if mine is meaning]
 
 
+def words_of(document: diagnosis.Diagnosis, name: str) -> dict[int, str]:
+    """What a metric says of each of the eight GPUs, and of the node (8), where it says something."""
+    words = metrics_of(document, 2, tuple(range(8)), 8)[name]
+    assert isinstance(words, tuple) and len(words) == 9
+    return {place: str(said) for place, said in enumerate(words) if said}
+
+
 def said(stdout: str, code: int | None = 0) -> ToolResult:
     return ToolResult(("dcgmi", "diag"), code, stdout, "", 1.0, False)
 
@@ -60,9 +67,40 @@ def test_a_failed_test_whose_gpus_all_passed_is_the_nodes() -> None:
     assert [None] == found("diag_4_r2_internal.json", Meaning.INTERNAL)
 
 
-def test_a_message_belongs_to_the_gpu_that_it_names() -> None:
-    """In the table of 4.x the message stands under its GPU's row."""
-    assert [6] == found("diag_44_r2_fail.txt", Meaning.HARDWARE)
+def test_message_of_dcgm_4_belongs_to_the_entity_in_its_first_cell() -> None:
+    """Also if its text names no GPU; what `-v` prints of a GPU is no result."""
+    table = text_of("diag_44_r2_fail.txt").replace("n GPU 6. Drain", "n a GPU. Drain")
+    table = table.replace("| Warning: GPU6", f"{table_row('Info: GPU6', 'GPU 5 has 2 links')}| Warning: GPU6")
+    results = diag_text.parse(table).results
+
+    assert [(6, Meaning.HARDWARE)] == [(r.gpu, mine) for r in results for mine, _ in problems_of(r)]
+    assert {DcgmStatus.PASS, DcgmStatus.FAIL} == {r.status for r in results}
+
+
+@pytest.mark.parametrize("status", ["Pass", "Skip", "Fail"])
+def test_dcgm_result_of_each_cpu_is_read(status: str) -> None:
+    """A Grace node has two CPUs. Where the package with their test is not installed, both are skipped, which is no gap."""
+    of_cpus = [{"entity_group": "CPU", "entity_id": cpu, "status": status} for cpu in (0, 1)]
+    test = {"name": "cpu_eud", "results": of_cpus, "test_summary": {"status": status}}
+    head, end, _ = text_of("diag_44_r2.txt").rpartition("+---------------------------+")
+    head = head.replace(
+        "|-----  Deployment", f"{table_row('Number of CPUs Detected', '2')}|-----  Deployment"
+    )
+    rows = [table_row("cpu_eud", status), table_row("", f"CPU0: {status}"), table_row("", f"CPU1: {status}")]
+    table = diag_text.parse("".join([head, *rows, end, "-" * 48, "+\n"]))
+    for found_in in (
+        table,
+        diag_json.parse(changed(lambda categories, _: categories[1]["tests"].append(test))),
+    ):
+        metrics = metrics_of(found_in, 2, found_in.gpus, 8)
+        failed = [r.test for r in found_in.results if r.status is DcgmStatus.FAIL]
+
+        assert ("",) * 9 == metrics["not_passed"]
+        assert failed == ([] if status != "Fail" else ["cpu_eud (CPU 0)", "cpu_eud (CPU 1)"])
+
+
+def table_row(left: str, right: str) -> str:
+    return f"| {left:<26}| {right:<47}|\n"
 
 
 def test_text_before_and_after_the_document_is_left_out() -> None:
@@ -197,23 +235,18 @@ def test_a_summary_that_fails_over_rows_that_did_not_is_the_nodes() -> None:
 
 def test_a_deployment_test_that_names_a_gpu_blames_it() -> None:
     """Before 4.0 these tests have no GPU of their own."""
-    metrics = metrics_of(parsed("diag_33_r2_row_remap.json"), 2, tuple(range(8)), 8)
-    failures = metrics["hardware_failures"]
+    document = parsed("diag_33_r2_row_remap.json")
 
-    assert ("",) * 9 == metrics["not_passed"], "it is no missing result of the others"
-    assert isinstance(failures, tuple)
-    assert [2] == [gpu for gpu, words in enumerate(failures) if words]
+    assert {} == words_of(document, "not_passed"), "it is no missing result of the others"
+    assert [2] == [*words_of(document, "hardware_failures")]
 
 
 def test_a_gpu_without_a_result_of_a_test_is_not_passed() -> None:
     """Seven results of eight GPUs."""
     document = json.loads(text_of("diag_4_r2.json"))
     del document["DCGM Diagnostic"]["test_categories"][1]["tests"][0]["results"][5]
-    metrics = metrics_of(diag_json.parse(json.dumps(document)), 2, tuple(range(8)), 8)
-    absent = metrics["not_passed"]
 
-    assert isinstance(absent, tuple)
-    assert {5: "memory: no result"} == {gpu: words for gpu, words in enumerate(absent) if words}
+    assert {5: "memory: no result"} == words_of(diag_json.parse(json.dumps(document)), "not_passed")
 
 
 def test_a_table_without_its_last_line_is_broken() -> None:
@@ -245,10 +278,8 @@ def test_a_test_of_the_node_may_name_no_gpu(gpu_id: object) -> None:
     (row,) = document["DCGM GPU Diagnostic"]["test_categories"][0]["tests"][6]["results"]
     row["gpu_id"] = gpu_id
     row["warnings"][0]["warnings"] = "row remappings are pending"
-    failures = metrics_of(diag_json.parse(json.dumps(document)), 2, tuple(range(8)), 8)["hardware_failures"]
 
-    assert isinstance(failures, tuple)
-    assert [8] == [place for place, words in enumerate(failures) if words]
+    assert [8] == [*words_of(diag_json.parse(json.dumps(document)), "hardware_failures")]
 
 
 def test_a_summary_that_repeats_its_gpus_messages_adds_nothing() -> None:
@@ -301,6 +332,6 @@ def test_a_test_that_cuda_refused_is_a_failure(number: int) -> None:
         memory["results"][3].update(status="Fail", warnings=[said])
         memory["test_summary"]["status"] = "Fail"
 
-    metrics = metrics_of(diag_json.parse(changed(fail)), 2, tuple(range(8)), 8)
+    failures = words_of(diag_json.parse(changed(fail)), "software_failures")
 
-    assert f"memory: error {number}: Error using CUDA API" == metrics["software_failures"][3]  # type: ignore[index]
+    assert f"memory: error {number}: Error using CUDA API" == failures[3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from tests.corpus.efa_cases import listen
 from tests.exchanges import access
 from tests.fakes.fabric import TABLE, endpoints, install_fabric
 from tests.fakes.tools import on_path
+from tests.programs import executable
 
 real = pytest.mark.skipif(
     not shutil.which("fi_pingpong"), reason="fi_pingpong is missing (Debian: libfabric-bin)"
@@ -51,21 +52,17 @@ def test_two_nodes_measure_each_other_over_tcp(
 ) -> None:
     """Real fi_pingpong in both directions at once; the provider that ran is said."""
     monkeypatch.setenv(libfabric.PROVIDER, "tcp")
-    found: dict[int, Observation] = {}
 
-    def run(rank: int) -> None:
-        found[rank] = probe(pingpong.pingpong, _at(pair, rank, tmp_path), f"node-{rank}")
+    def run(rank: int) -> Observation:
+        return probe(pingpong.pingpong, _at(pair, rank, tmp_path), f"node-{rank}")
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(run, range(2)))
 
-    assert [Outcome.MEASURED] * 2 == [found[rank].outcome for rank in range(2)], found
+    assert [Outcome.MEASURED] * 2 == [row.outcome for row in found], found
     assert ("node-0 -> node-1 (lo)",) == found[0].metrics["pairs"]
     assert ("node-1 -> node-0 (lo)",) == found[1].metrics["pairs"]
-    ran = [(row.metrics["provider"], row.metrics["failures"]) for row in found.values()]
+    ran = [(row.metrics["provider"], row.metrics["failures"]) for row in found]
     assert [("tcp", ("ok",))] * 2 == ran
 
 
@@ -119,8 +116,7 @@ def _marked(pid: str, server: libfabric.Server) -> bool:
 
 def test_a_server_that_cannot_listen_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no fault of the fabric."""
-    (tmp_path / "fi_pingpong").write_text("#!/bin/sh\nsleep 60\n")
-    (tmp_path / "fi_pingpong").chmod(0o755)
+    executable(tmp_path / "fi_pingpong", "#!/bin/sh\nsleep 60\n")
     monkeypatch.setattr(libfabric, "LISTEN_S", 0.3)
     server = libfabric.Server("efa", "rdmap1s0-rdm", 60.0)
 
@@ -139,6 +135,8 @@ def _said(**more: object) -> ToolResult:
     ("said", "failure", "readable"),
     [
         (_said(), "ok", True),
+        (_said(stdout=TABLE.replace("2669.83     392.75", "4126.14     254.13")), "ok", True),
+        (_said(stderr="libfabric:4126:1764460800::core:core: a warning"), "ok", True),
         (_said(code=1, stderr=""), "exit code 1: it printed nothing", True),
         (_said(code=-11), "exit code -11", True),
         (_said(code=1, stderr="completed with error 4126"), "error 4126, the receiver", True),

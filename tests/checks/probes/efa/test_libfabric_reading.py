@@ -19,15 +19,15 @@ def test_the_devices_stand_on_the_lines_that_name_them() -> None:
     """One device, three endpoints."""
     found = libfabric_reading.read(endpoints(["rdmap1s0"], 3), ReadOptions())
 
-    assert (OutputKind.FI_INFO, 1) == (found.kind, found.parts[0].metrics["rdm_domains"])
-    assert "3:     domain: rdmap1s0-rdm" in found.parts[0].lines["rdm_domains"]
+    assert (OutputKind.FI_INFO, 1) == (found.output_kind, found.checks[0].metrics["rdm_domains"])
+    assert "3:     domain: rdmap1s0-rdm" in found.checks[0].lines["rdm_domains"]
 
 
 def test_the_failure_stands_on_its_line() -> None:
     """-61 is a finding, not an unreadable file."""
     found = libfabric_reading.read(recording("fi_info_none_2_x.txt"), ReadOptions())
 
-    assert "2: fi_getinfo(): -61 (No data available)" == found.parts[0].lines["failure"]
+    assert "2: fi_getinfo(): -61 (No data available)" == found.checks[0].lines["failure"]
 
 
 def test_a_table_does_not_say_over_what_it_ran() -> None:

@@ -12,7 +12,7 @@ from checks.catalog import CATALOG, plan
 from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
-from checks.model import Finding, Level, Outcome, Report, Skip
+from checks.model import Level, Outcome, Report, Skip
 from checks.policy import Policy
 from tasks.gate_file.references import default_policy
 from tasks.render.views.nodes import State
@@ -76,10 +76,6 @@ def recorded() -> tuple[Report, Policy]:
     return with_later_checks(report, plan(CATALOG, report.declared, report.profile, row, policy)), policy
 
 
-def missing_tool(finding: Finding) -> bool:
-    return finding.check.startswith(("dcgm.", "efa."))
-
-
 def test_recorded_h100_fails_only_for_tools_that_were_not_installed() -> None:
     """Every check that ran on it passes the shipped policy; what lacked its tool is missing evidence."""
     report, policy = recorded()
@@ -87,7 +83,7 @@ def test_recorded_h100_fails_only_for_tools_that_were_not_installed() -> None:
     failed = [one for one in verdict.findings if one.level is Level.FAIL]
     ran = {row.check for row in report.observations if row.outcome is Outcome.MEASURED}
 
-    assert failed and all(missing_tool(one) for one in failed)
+    assert failed and all(one.check.startswith(("dcgm.", "efa.")) for one in failed)
     assert {one.check for one in verdict.findings} - {one.check for one in failed} == {
         "dcgm.policy", "network.counters", "network.names",
     }  # fmt: skip

@@ -25,28 +25,22 @@ def test_lists_that_are_not_whole_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nvml", "cuda", "dev", "missing", "unlike"),
+    ("nvml", "cuda", "dev", "expected"),
     [
-        ("bc", "bc", 4, (0, 0, 0), 0),
-        ("bc", "bc", 2, (0, 0, 0), 0),
-        ("bc", "bc", 1, (1, 0, 0), 0),
-        ("b", "b", 4, (-2, 1, 1), 3),
-        ("bc", "b", 4, (-2, 0, 1), 3),
-        ("bc", "cd", 4, (-2, 0, 0), 3),
-        ("bx", "bx", 4, (-2, 0, 0), 4),
-        ("bb", "bb", 4, (-2, 0, 0), 0),
-        ("abcd", "bc", 4, (-2, -2, 0), 2),
-        ("bc!!", "bc", 4, (-2, 0, 0), 2),
+        ("bc", "bc", 4, ((0, 0, 0), 0)),
+        ("bc", "bc", 2, ((0, 0, 0), 0)),
+        ("bc", "bc", 1, ((1, 0, 0), 0)),
+        ("b", "b", 4, ((-2, 1, 1), 3)),
+        ("bc", "b", 4, ((-2, 0, 1), 3)),
+        ("bc", "cd", 4, ((-2, 0, 0), 3)),
+        ("bx", "bx", 4, ((-2, 0, 0), 4)),
+        ("bb", "bb", 4, ((-2, 0, 0), 0)),
+        ("abcd", "bc", 4, ((-2, -2, 0), 2)),
+        ("bc!!", "bc", 4, ((-2, 0, 0), 2)),
     ],
 )
 def test_a_part_of_a_nodes_gpus_is_compared_with_its_part_of_the_kernels_list(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    nvml: str,
-    cuda: str,
-    dev: int,
-    missing: tuple[int, ...],
-    unlike: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvml: str, cuda: str, dev: int, expected: object
 ) -> None:
     """Slurm and pods lend two GPUs of four, and the driver still lists the others; whatever else differs stays a fault, and so do GPUs
     that NVML lists as lost (!): nobody else has them.
@@ -63,7 +57,7 @@ def test_a_part_of_a_nodes_gpus_is_compared_with_its_part_of_the_kernels_list(
     monkeypatch.setattr("checks.probes.host.machine.gpu_uuids", lambda root: tuple("abcd"))
     metrics = inventory.measure(gpu_node.tree(tmp_path, 4, dev), 2, "", 1.0).metrics
 
-    assert (missing, unlike) == (metrics["gpus_missing"], metrics["unlike_uuids"])
+    assert expected == (metrics["gpus_missing"], metrics["unlike_uuids"])
 
 
 def test_a_child_that_prints_nonsense_has_not_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

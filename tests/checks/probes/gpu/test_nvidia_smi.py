@@ -15,7 +15,7 @@ recorded = recordings_of("gpu")
 
 
 def parts(text: str) -> dict[str, CheckData]:
-    return {part.check: part for part in nvidia_smi_reading.read(text, ReadOptions()).parts}
+    return {part.check: part for part in nvidia_smi_reading.read(text, ReadOptions()).checks}
 
 
 @pytest.mark.parametrize(
@@ -31,23 +31,33 @@ def test_nvidia_smi_parser_leaves_text_without_a_figure_unread(said: str) -> Non
 
 def test_units_and_words_become_numbers() -> None:
     """MiB, W, C, x, bank(s), Yes and No, Enabled and Disabled."""
-    gpu = parse(recorded("h100_healthy.xml")).gpus[0]
+    gpu = parse(recorded("h100_healthy.xml").replace("mode>Default<", "mode>Exclusive_Process<")).gpus[0]
 
     expected = {"memory_total_mib": 81559, "limit_w": 700.0, "margin_c": 60, "pcie_width": 16}
-    expected |= {"banks_max": 2560, "remap_pending": 0, "persistence": 1}
+    expected |= {"banks_max": 2560, "remap_pending": 0, "persistence": 1, "compute_mode": 3}
     assert expected == {name: gpu.number(name) for name in expected}
 
 
-def test_before_tlimit_the_margin_is_a_difference() -> None:
-    """A T4 says 36 C, and 85 as its greatest operating temperature."""
-    assert 49 == parse(recorded("t4_healthy.xml")).gpus[0].number("margin_c")
+@pytest.mark.parametrize(("unrepairable", "failed"), [("Yes", 1), ("No", 0), ("N/A", 0)])
+def test_memory_that_cannot_be_repaired_counts_as_a_failed_remap(unrepairable: str, failed: int) -> None:
+    """The flag of driver 580 and later; a GPU without it is judged by its remapped rows."""
+    text = recorded("h100_580_captured.xml").replace(
+        "unrepairable_memory>No<", f"unrepairable_memory>{unrepairable}<"
+    )
+    gpu = parse(text).gpus[0]
+
+    assert failed == gpu.number("remap_failed")
+    assert bool(failed) is ("unrepairable_memory" in gpu.lines["remap_failed"])
 
 
-def test_a_limit_that_cannot_be_is_no_limit() -> None:
-    """A T.LIMIT threshold (a few degrees) read as an absolute one would make a margin of nonsense."""
-    text = recorded("t4_healthy.xml").replace("threshold>85 C", "threshold>-2 C")
+def test_before_tlimit_the_margin_is_a_difference_from_a_limit_that_can_be() -> None:
+    """A T4 says 36 C, and 85 as its greatest operating temperature; a T.LIMIT threshold (a few degrees) read as an absolute one would
+    make a margin of nonsense.
+    """
+    text = recorded("t4_healthy.xml")
 
-    assert parse(text).gpus[0].number("margin_c") is None
+    assert 49 == parse(text).gpus[0].number("margin_c")
+    assert parse(text.replace("threshold>85 C", "threshold>-2 C")).gpus[0].number("margin_c") is None
 
 
 def test_both_sram_counters_make_the_sum() -> None:
@@ -113,7 +123,7 @@ def test_words_around_the_document_are_kept() -> None:
 
     (doubt,) = found.unread
     assert "line 1 was not read" in doubt and "infoROM is corrupted" in doubt
-    line = next(part for part in found.parts if part.check == "gpu.recovery_action").lines["recovery_action"]
+    line = next(part for part in found.checks if part.check == "gpu.recovery_action").lines["recovery_action"]
     assert text.splitlines()[int(line.split(":")[0]) - 1].strip() in line
 
 

@@ -11,6 +11,10 @@ from checks.probes.gpu import state
 from tests.corpus.gpu_machines import error, node
 from tests.corpus.judging import explained
 
+RESET = (  # of drivers from 525 to 560
+    "<gpu_reset_status><reset_required>{}</reset_required>"
+    "<drain_and_reset_recommended>{}</drain_and_reset_recommended></gpu_reset_status>"
+)
 RECORDING = Path(__file__).parents[3] / "recordings" / "gpu" / "h100_healthy.xml"
 
 
@@ -26,6 +30,10 @@ def test_recovery_action_is_none_for_an_nvml_error_code(code: int, tmp_path: Pat
     ("driver", "element", "level"),
     [
         ("550.54.15", "", Level.WARN),
+        ("550.54.15", RESET.format("No", "N/A"), Level.PASS),
+        ("550.54.15", RESET.format("N/A", "N/A"), Level.WARN),
+        ("550.54.15", RESET.format("Yes", "No"), Level.FAIL),
+        ("550.54.15", RESET.format("No", "Yes"), Level.FAIL),
         ("580.105.08", "", Level.FAIL),
         ("", "", Level.FAIL),
         ("550.54.15", "<gpu_recovery_action>N/A</gpu_recovery_action>", Level.FAIL),

@@ -9,7 +9,7 @@ import pytest
 
 from checks.facts.instances import Instance
 from checks.probes.host.environment import has_efa, may_lock, measured, settings
-from checks.probes.host.environment_rules import KNOWN, LintContext, lint, listed, parse_file
+from checks.probes.host.environment_rules import RULES, LintContext, lint, listed, parse_file
 from checks.process.environment import home_folder
 from tests.sample_reports import MADE_UP
 
@@ -23,33 +23,28 @@ def harm(world: LintContext, variables: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("NCCL_PROTO", "LL,LL128", "crippling"),
-        ("NCCL_PROTO", "^Simple", "crippling"),
-        ("NCCL_PROTO", "nonsense", "crippling"),
-        ("NCCL_PROTO", "simple", "misleading"),
-        ("NCCL_PROTO", "^LL", "misleading"),
-        ("NCCL_PROTO", "LL,LL128,Simple", ""),
-        ("NCCL_SOCKET_IFNAME", "eth", ""),
-        ("NCCL_SOCKET_IFNAME", "=eth0", ""),
-        ("NCCL_SOCKET_IFNAME", "=eth", "crippling"),
-        ("NCCL_SOCKET_IFNAME", "ens,ib", "crippling"),
-        ("NCCL_SOCKET_IFNAME", "^docker,lo", ""),
-        ("NCCL_SOCKET_IFNAME", "lo", "crippling"),
-        ("FI_PROVIDER", "tcp;ofi_rxm", "crippling"),
-        ("NCCL_NET", "AWS Libfabric", ""),
-        ("NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", ""),
-        ("NCCL_DEBUG_FILE", "/tmp/nccl.log", "misleading"),
-        ("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7", ""),
-        ("CUDA_VISIBLE_DEVICES", "", "crippling"),
-        ("NVIDIA_VISIBLE_DEVICES", "all", ""),
-        ("NVIDIA_VISIBLE_DEVICES", "0,1", "crippling"),
-        ("NVIDIA_VISIBLE_DEVICES", "", "crippling"),
-        ("NVIDIA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7", ""),
-        ("NCCL_BUFFSIZE", "4194304", ""),
-        ("NCCL_BUFFSIZE", "65536", "misleading"),
-        ("NCCL_P2P_LEVEL", "NVL", ""),
-        ("NCCL_P2P_LEVEL", "LOC", "crippling"),
-        ("SOME_SECRET", "hunter2", ""),
+        (name, value, expected)
+        for name, expected, *values in (
+            ("NCCL_PROTO", "crippling", "LL,LL128", "^Simple", "nonsense"),
+            ("NCCL_PROTO", "misleading", "simple", "^LL"),
+            ("NCCL_PROTO", "", "LL,LL128,Simple"),
+            ("NCCL_SOCKET_IFNAME", "", "eth", "=eth0", "^docker,lo"),
+            ("NCCL_SOCKET_IFNAME", "crippling", "=eth", "ens,ib", "lo"),
+            ("FI_PROVIDER", "crippling", "tcp;ofi_rxm"),
+            ("NCCL_NET", "", "AWS Libfabric"),
+            ("NCCL_DEBUG_FILE", "", "/tmp/nccl.%h.%p.log"),
+            ("NCCL_DEBUG_FILE", "misleading", "/tmp/nccl.log"),
+            ("CUDA_VISIBLE_DEVICES", "", "0,1,2,3,4,5,6,7"),
+            ("CUDA_VISIBLE_DEVICES", "crippling", ""),
+            ("NVIDIA_VISIBLE_DEVICES", "", "all", "0,1,2,3,4,5,6,7"),
+            ("NVIDIA_VISIBLE_DEVICES", "crippling", "0,1", ""),
+            ("NCCL_BUFFSIZE", "", "4194304"),
+            ("NCCL_BUFFSIZE", "misleading", "65536"),
+            ("NCCL_P2P_LEVEL", "", "NVL"),
+            ("NCCL_P2P_LEVEL", "crippling", "LOC"),
+            ("SOME_SECRET", "", "hunter2"),
+        )
+        for value in values
     ],
 )
 def test_environment_setting_does_the_expected_harm(name: str, value: str, expected: str) -> None:
@@ -58,38 +53,28 @@ def test_environment_setting_does_the_expected_harm(name: str, value: str, expec
 
 
 @pytest.mark.parametrize(
-    ("world", "name", "value", "expected"),
+    ("world", "variables", "expected"),
     [
-        (replace(WORLD, efa=False), "NCCL_NET", "Socket", []),
-        (replace(WORLD, efa=None), "NCCL_NET", "Socket", ["crippling"]),
-        (replace(WORLD, efa=False), "FI_PROVIDER", "efa", ["misleading"]),
-        (replace(WORLD, efa=False), "FI_PROVIDER", "tcp", []),
-        (replace(WORLD, nodes=1), "NCCL_SOCKET_IFNAME", "lo", []),
-        (replace(WORLD, kernel=(5, 4)), "RDMAV_FORK_SAFE", "1", []),
-        (replace(WORLD, gpus=0), "CUDA_VISIBLE_DEVICES", "", []),
-        (replace(WORLD, gpus=0), "NVIDIA_VISIBLE_DEVICES", "void", []),
-        (replace(WORLD, missing_paths={"/t.xml"}), "NCCL_TOPO_FILE", "/t.xml", ["crippling"]),
+        (replace(WORLD, efa=False), {"NCCL_NET": "Socket"}, []),
+        (replace(WORLD, efa=None), {"NCCL_NET": "Socket"}, ["crippling"]),
+        (replace(WORLD, efa=False), {"FI_PROVIDER": "efa"}, ["misleading"]),
+        (replace(WORLD, efa=False), {"FI_PROVIDER": "tcp"}, []),
+        (replace(WORLD, nodes=1), {"NCCL_SOCKET_IFNAME": "lo"}, []),
+        (replace(WORLD, kernel=(5, 4)), {"RDMAV_FORK_SAFE": "1"}, []),
+        (replace(WORLD, gpus=0), {"CUDA_VISIBLE_DEVICES": ""}, []),
+        (replace(WORLD, gpus=0), {"NVIDIA_VISIBLE_DEVICES": "void"}, []),
+        (replace(WORLD, missing_paths={"/t.xml"}), {"NCCL_TOPO_FILE": "/t.xml"}, ["crippling"]),
+        (replace(WORLD, shm_bytes=64 << 20), {}, ["crippling"]),
+        (replace(WORLD, shm_bytes=512 << 20), {}, ["misleading"]),
+        (replace(WORLD, shm_bytes=64 << 20, gpus=1), {}, []),
+        (replace(WORLD, memlock_bytes=64 << 10, efa=False), {}, []),
     ],
 )
-def test_environment_setting_harm_depends_on_the_machine(
-    world: LintContext, name: str, value: str, expected: list[str]
+def test_harm_of_settings_and_limits_depends_on_the_machine(
+    world: LintContext, variables: dict[str, str], expected: list[str]
 ) -> None:
-    """What cripples a node of many GPUs, or one with EFA, does nothing to another."""
-    assert harm(world, {name: value}) == expected
-
-
-@pytest.mark.parametrize(
-    ("world", "expected"),
-    [
-        (replace(WORLD, shm_bytes=64 << 20), ["crippling"]),
-        (replace(WORLD, shm_bytes=512 << 20), ["misleading"]),
-        (replace(WORLD, shm_bytes=64 << 20, gpus=1), []),
-        (replace(WORLD, memlock_bytes=64 << 10, efa=False), []),
-    ],
-)
-def test_limits(world: LintContext, expected: list[str]) -> None:
-    """Shared memory for GPUs that share a node, locked memory for EFA, open files."""
-    assert harm(world, {}) == expected
+    """What cripples a node of many GPUs, or one with EFA, does nothing to another: settings, shared memory, locked memory."""
+    assert harm(world, variables) == expected
 
 
 def test_nccls_file_is_read() -> None:
@@ -116,15 +101,14 @@ def test_the_instance_table_tells_of_efa() -> None:
     assert [None, None, False, True] == [has_efa(made) for made in rows]
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "mapped", "expected"),
-    [
-        ("000001ffffffffff", "0 0 4294967295", True),
-        ("00000000a80425fb", "0 0 4294967295", False),
-        ("000001ffffffffff", "0 100000 65536", False),
-    ],
-    ids=["root of the host", "root of a container", "root of a user namespace"],
-)
+ROOTS = {
+    "root of the host": ("000001ffffffffff", "0 0 4294967295", True),
+    "root of a container": ("00000000a80425fb", "0 0 4294967295", False),
+    "root of a user namespace": ("000001ffffffffff", "0 100000 65536", False),
+}
+
+
+@pytest.mark.parametrize(("capabilities", "mapped", "expected"), ROOTS.values(), ids=ROOTS)
 def test_memlock_does_not_bind_who_may_lock(
     tmp_path: Path, capabilities: str, mapped: str, expected: bool
 ) -> None:
@@ -160,10 +144,10 @@ def test_environment_lint_lists_variables_without_their_secrets() -> None:
 
 def test_every_variable_that_harms_is_listed_when_it_is_set() -> None:
     """A finding names a variable that the report's list names as well."""
-    names = {name for known in KNOWN for name in known.names.split()}
+    names = {name for known in RULES for name in known.names.split()}
 
     assert set(listed(dict.fromkeys(names, "1"))) == names
-    assert all(len(known.reason.split()) > 3 for known in KNOWN)
+    assert all(len(known.reason.split()) > 3 for known in RULES)
 
 
 def test_a_user_without_a_home_has_no_settings_of_nccl(monkeypatch: pytest.MonkeyPatch) -> None:

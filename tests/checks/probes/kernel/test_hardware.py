@@ -10,13 +10,9 @@ from checks.check import fault_of
 from checks.probes.kernel import hardware
 from checks.probes.kernel.hardware import KINDS, measured
 from tests.checks.local_policy import local_policy, verdicts
-from tests.checks.probes.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of
+from tests.checks.probes.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of, recorded_lines
 
-FAULTS = [
-    tuple(line.split(" | ", 1))
-    for line in (RECORDINGS / "faults.txt").read_text(encoding="utf-8").splitlines()
-    if " | " in line and not line.startswith("#")
-]
+FAULTS = [tuple(line.split(" | ", 1)) for line in recorded_lines("faults.txt") if " | " in line]
 
 
 def test_every_fault_is_read() -> None:

@@ -48,7 +48,7 @@ def test_zeros_in_a_log_hide_no_fault() -> None:
     """A crash leaves a hole, and the next boot's lines behind it: the fault is found, and the hole is said."""
     reading = read(f"[ 0.0] Linux version 6.1\n\0\0\0[ 90.0] {XID}\n")
 
-    assert {part.check: part for part in reading.parts}["kernel.xid"].metrics["act"] == (1,)
+    assert {part.check: part for part in reading.checks}["kernel.xid"].metrics["act"] == (1,)
     assert ["line 2 has a zero byte: the text at that place is lost"] == list(reading.unread)
 
 
@@ -74,7 +74,7 @@ def test_messages_that_were_dropped_count_in_a_plain_log_too() -> None:
     text = "[ 0.0] Linux version 6.1\n[ 70.0] printk: 12 messages suppressed.\n"
     missed = "Apr  9 02:00:00 h systemd-journald[7]: Missed 5 kernel messages\n"
 
-    assert {17} == {part.metrics["records_lost"] for part in read(text + missed).parts}
+    assert {17} == {part.metrics["records_lost"] for part in read(text + missed).checks}
 
 
 def test_a_kernel_that_speaks_late_is_recognised() -> None:
@@ -122,7 +122,7 @@ def test_a_number_in_brackets_is_the_kernels_before_a_message_of_a_driver() -> N
 def test_the_lines_are_named() -> None:
     """A metric rests on lines of the text, by number."""
     text = (RECORDINGS / "dmesg_off_bus.txt").read_text(encoding="utf-8")
-    part = {part.check: part for part in read(text).parts}["kernel.xid"]
+    part = {part.check: part for part in read(text).checks}["kernel.xid"]
 
     assert part.metrics["gpus"] == ("GPU at 0000:ca:00.0",)
     assert part.metrics["act"] == (3,)
@@ -142,7 +142,7 @@ def test_a_missing_record_is_counted() -> None:
     lines = text.splitlines(keepends=True)
     reading = read("".join(lines[:3] + lines[4:]))
 
-    assert {part.metrics["records_lost"] for part in reading.parts} == {1}
+    assert {part.metrics["records_lost"] for part in reading.checks} == {1}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_number_without_end_is_read_without_harm(line: str) -> None:
     """Python refuses to read numbers of thousands of digits; garbage must not end the reader."""
     reading = read(f"[ 0.0] Linux version 6.1\n{line}\n[ 90.0] y\n")
 
-    assert len(reading.parts) == 3
+    assert len(reading.checks) == 3
 
 
 START = "Nov 21 00:00:01 n1 kernel: Linux version 6.5.0\n"
@@ -169,7 +169,7 @@ def test_another_machine_neither_mends_nor_explains(other: str) -> None:
     """A log server's file: GPUs of all machines have the same addresses. That it holds several is said."""
     fault = XID.replace("79", "95")
     reading = read(f"{START}Nov 21 12:00:00 n1 kernel: {fault}\nNov 21 12:00:01 n2.site kernel: {other}\n")
-    found = {part.check: part.metrics for part in reading.parts}["kernel.xid"]
+    found = {part.check: part.metrics for part in reading.checks}["kernel.xid"]
 
     assert (0,) == found["handled"] == found["routine"]
     assert any("2 machines (n1, n2)" in doubt for doubt in reading.unread)

@@ -60,6 +60,7 @@ def _journal(at: float, message: str) -> dict[str, str]:
 
 FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
     "dmesg -d": _both,
+    "dmesg of util-linux 2.41": _lines(lambda at, m: f"[{at:12.6f}] [    T4711] {m}"),
     "journalctl -o short-full": _lines(lambda at, m: f"{_at(at):%a %Y-%m-%d %H:%M:%S} UTC ip-10-1-2-3 kernel: {m}"),
     "journalctl -o short-full, CET": _lines(lambda at, m: f"{_at(at):%a %Y-%m-%d %H:%M:%S} CET node7 kernel: {m}"),
     "journalctl -o short-unix": _lines(lambda at, m: f"{_at(at).timestamp():.6f} node7 kernel: {m}"),

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.usefixtures("utc")
 SINCE_START, DATE, UPTIME = "[ 1108.858286] ", "[Sun Feb 23 16:24:18 2025] ", "[  123.456789] "
 
 
-def age(raw: str) -> float | None:
-    line = read_line(raw, NOW)
+def line_of(raw: str, now: Now = NOW) -> Line:
+    line = read_line(raw, now)
     assert line is not None
-    return line.age_s
+    return line
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ def age(raw: str) -> float | None:
         *(level + stamp for level in ("", "<3>", "kern  :err   : ") for stamp in (SINCE_START, DATE)),
         "[123] ",
         "[    5.123456][   T99] ",
+        *(f"{stamp}[  T4711] " for stamp in ("<3>[ 5.123456] ", DATE, "2025-02-23T16:24:18,123456+00:00 ")),
         "kern  :err   : 2025-01-25T10:34:54,859532+00:00 ",
         f"{SINCE_START}ip-10-1-2-3 kernel: ",
         "kernel: ",
@@ -74,7 +75,7 @@ def test_pci_address_has_one_form_for_every_spelling(text: str) -> None:
 )
 def test_the_age_of_a_line(raw: str, expected: float | None) -> None:
     """From every stamp; without a year the nearest one, ahead counts as now, and no stamp has no age."""
-    assert age(raw) == (None if expected is None else pytest.approx(expected))
+    assert line_of(raw).age_s == (None if expected is None else pytest.approx(expected))
 
 
 @pytest.mark.parametrize(
@@ -90,19 +91,16 @@ def test_the_age_of_a_line(raw: str, expected: float | None) -> None:
 )
 def test_dmesg_says_who_wrote_a_line(raw: str, facility: int) -> None:
     """`dmesg -x` prints the facility's name, `dmesg -r` its number: what a program wrote is no start of the kernel."""
-    line = read_line(raw, NOW)
+    line = line_of(raw)
 
-    assert line is not None
     assert (line.message, line.facility, line.tagged) == ("x", facility, True)
 
 
 def test_new_year_is_crossed() -> None:
     """A stamp of January 1st that is read a second before midnight is not a year old."""
     before_midnight = Now(10_000.0, 1_735_689_599.0)
-    line = read_line("Jan  1 00:00:10 host kernel: x", before_midnight)
 
-    assert line is not None
-    assert line.age_s == 0.0
+    assert line_of("Jan  1 00:00:10 host kernel: x", before_midnight).age_s == 0.0
 
 
 def test_a_record_is_unescaped_and_keeps_its_facility() -> None:
@@ -123,6 +121,7 @@ def test_a_record_is_unescaped_and_keeps_its_facility() -> None:
         f"user  :err   : 2025-01-25T10:34:54,859532+00:00 python[123]: {XID}",
         f"2025-02-23T16:24:18.123456+00:00 host python[123]: {XID}",
         f"[ 12.345678] python[123]: {XID}",
+        f"[ 12.345678] [   T123] python[123]: {XID}",
         f"14,1,2000000,-;app[7]: it said {XID}",
         f"they wrote: {XID}",
     ],

@@ -95,18 +95,17 @@ FAULT = f"Feb 23 15:00:00 host kernel: {XID}"
 START = "host kernel: Linux version 6.1.119 (mockbuild@host) (gcc 11.4.1) #1 SMP"
 
 
-@pytest.mark.parametrize(
-    ("said", "this_boot", "earlier"),
-    [
-        ((FAULT, f"Feb 23 16:16:40 {START}", FAULT.replace("15:00", "16:20")), 1, 1),
-        ((FAULT, FAULT.replace("15:00", "16:20")), 2, 0),
-        ((f"Feb 23 16:16:40 {START}", FAULT), 1, 0),
-        ((FAULT, f"Feb 23 14:16:40 {START}"), 1, 0),
-        ((FAULT, START), 1, 0),
-        ((FAULT, "Feb 23 16:16:40 host kernel: app: Linux version 6.1.119"), 1, 0),
-    ],
-    ids=["restarted", "no start", "a start above it", "an earlier stamp", "no stamp", "no start at all"],
-)
+BOOTS: dict[str, tuple[object, ...]] = {
+    "restarted": ((FAULT, f"Feb 23 16:16:40 {START}", FAULT.replace("15:00", "16:20")), 1, 1),
+    "no start": ((FAULT, FAULT.replace("15:00", "16:20")), 2, 0),
+    "a start above it": ((f"Feb 23 16:16:40 {START}", FAULT), 1, 0),
+    "an earlier stamp": ((FAULT, f"Feb 23 14:16:40 {START}"), 1, 0),
+    "no stamp": ((FAULT, START), 1, 0),
+    "no start at all": ((FAULT, "Feb 23 16:16:40 host kernel: app: Linux version 6.1.119"), 1, 0),
+}
+
+
+@pytest.mark.parametrize(("said", "this_boot", "earlier"), BOOTS.values(), ids=BOOTS)
 def test_events_of_an_earlier_boot_are_kept_apart(
     said: tuple[str, ...], this_boot: int, earlier: int
 ) -> None:
@@ -229,18 +228,17 @@ def test_the_real_ring_is_read_to_its_end() -> None:
     assert real.lost == 0
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        gzip.compress(f"Jan 13 12:34:56 host kernel: {XID}\n".encode() * 50),
-        f"13/01/2025 12:34:56 host kernel: {XID}\n".encode(),
-        f'{{"MESSAGE": "{XID}", "SYSLOG_IDENTIFIER": "kernel"}}\n'.encode(),
-        f"Jan 13 12:34:56 host kernel: {XID}\n".encode("utf-16"),
-        f"@4000000067850a801a2b3c4d host kernel: {XID}\n".encode(),
-        b"The node is healthy.\n",
-    ],
-    ids=["compressed", "another date", "JSON", "UTF-16", "TAI64N", "prose"],
-)
+UNKNOWN_FORMS = {
+    "compressed": gzip.compress(f"Jan 13 12:34:56 host kernel: {XID}\n".encode() * 50),
+    "another date": f"13/01/2025 12:34:56 host kernel: {XID}\n".encode(),
+    "JSON": f'{{"MESSAGE": "{XID}", "SYSLOG_IDENTIFIER": "kernel"}}\n'.encode(),
+    "UTF-16": f"Jan 13 12:34:56 host kernel: {XID}\n".encode("utf-16"),
+    "TAI64N": f"@4000000067850a801a2b3c4d host kernel: {XID}\n".encode(),
+    "prose": b"The node is healthy.\n",
+}
+
+
+@pytest.mark.parametrize("data", UNKNOWN_FORMS.values(), ids=UNKNOWN_FORMS)
 def test_a_log_of_a_form_that_is_not_known_is_no_evidence(tmp_path: Path, data: bytes) -> None:
     """Even where it was named: each of them holds a fault that nobody would see."""
     path = tmp_path / "named"

@@ -83,18 +83,17 @@ def test_the_search_is_an_expression_of_pcre(find: Find) -> None:
     assert found.stdout.splitlines() == [line for line in MESSAGES if re.match(find.form, line)]
 
 
-@pytest.mark.parametrize(
-    ("before", "more", "covers_s", "lost"),
-    [
-        ([BOOT], {}, 52_000, 0),
-        ([at("22T10:26:40", XID)], {}, 108_000, 0),
-        ([YESTERDAY], {}, 108_000, 0),
-        ([at(NOON, "audit: line")], {}, 400, 0),
-        ([BOOT], {"searches": False}, 400, 1),
-        ([BOOT, *[at(NOON, XID)] * 9000], {}, 16_000, 1),
-    ],
-    ids=["a start", "an old fault", "no fault", "rotated", "no search", "too much"],
-)
+JOURNALS: dict[str, tuple[object, ...]] = {
+    "a start": ([BOOT], {}, 52_000, 0),
+    "an old fault": ([at("22T10:26:40", XID)], {}, 108_000, 0),
+    "no fault": ([YESTERDAY], {}, 108_000, 0),
+    "rotated": ([at(NOON, "audit: line")], {}, 400, 0),
+    "no search": ([BOOT], {"searches": False}, 400, 1),
+    "too much": ([BOOT, *[at(NOON, XID)] * 9000], {}, 16_000, 1),
+}
+
+
+@pytest.mark.parametrize(("before", "more", "covers_s", "lost"), JOURNALS.values(), ids=JOURNALS)
 def test_a_journal_covers_what_could_be_found_in_it(
     monkeypatch: pytest.MonkeyPatch, before: list[str], more: dict[str, bool], covers_s: float, lost: int
 ) -> None:
@@ -111,43 +110,25 @@ KERNEL_LINES = "--boot .*_TRANSPORT=kernel \\+ _TRANSPORT=driver MESSAGE_ID=e9bf
 MISSED = at(NOON, "").replace("kernel: ", "systemd-journald[576]: Missed 1234 kernel messages")
 
 
+# Name -> the uptime, the ring's first number and age, the other log's lines; how far both go back, and how many lines are lost.
+RINGS: dict[str, tuple[float, int, float, list[str], tuple[float, int]]] = {
+    "whole": (10_000, 0, 10_000, [YESTERDAY, MISSED, NEW], (10_000, 0)),
+    "started": (20, 0, 20, [YESTERDAY, NEW], (20, 0)),
+    "day": (864_000, 50, 90_000, [YESTERDAY, MISSED, NEW], (108_000, 0)),
+    "overwritten": (864_000, 50, 70, [], (70, 50)),
+    "boot-overwritten": (10_000, 50, 9_990, [], (9_990, 50)),
+    "since-boot": (10_000, 50, 70, [at("23T13:40:20", "audit: line"), NEW], (9_980, 0)),
+    "window": (864_000, 50, 70, [YESTERDAY, NEW], (108_000, 0)),
+    "missed": (864_000, 50, 70, [YESTERDAY, MISSED, NEW], (108_000, 1234)),
+    "rotated": (864_000, 50, 70, [at(NOON, "audit: line"), NEW], (16_000, 50)),
+    "ended": (864_000, 50, 70, [YESTERDAY], (70, 50)),
+}
+
+
 @pytest.mark.parametrize("source", ["journalctl", "messages"])
-@pytest.mark.parametrize(
-    ("uptime_s", "first", "ring_s", "other", "covers_s", "lost"),
-    [
-        (10_000, 0, 10_000, [YESTERDAY, MISSED, NEW], 10_000, 0),
-        (20, 0, 20, [YESTERDAY, NEW], 20, 0),
-        (864_000, 50, 90_000, [YESTERDAY, MISSED, NEW], 108_000, 0),
-        (864_000, 50, 70, [], 70, 50),
-        (10_000, 50, 9_990, [], 9_990, 50),
-        (10_000, 50, 70, [at("23T13:40:20", "audit: line"), NEW], 9_980, 0),
-        (864_000, 50, 70, [YESTERDAY, NEW], 108_000, 0),
-        (864_000, 50, 70, [YESTERDAY, MISSED, NEW], 108_000, 1234),
-        (864_000, 50, 70, [at(NOON, "audit: line"), NEW], 16_000, 50),
-        (864_000, 50, 70, [YESTERDAY], 70, 50),
-    ],
-    ids=[
-        "whole",
-        "started",
-        "day",
-        "overwritten",
-        "boot-overwritten",
-        "since-boot",
-        "window",
-        "missed",
-        "rotated",
-        "ended",
-    ],
-)
+@pytest.mark.parametrize(("uptime_s", "first", "ring_s", "other", "found"), RINGS.values(), ids=RINGS)
 def test_overwritten_records_of_the_ring_are_lost_unless_another_log_has_them(
-    tmp_path: Path,
-    source: str,
-    uptime_s: float,
-    first: int,
-    ring_s: float,
-    other: list[str],
-    covers_s: float,
-    lost: int,
+    tmp_path: Path, source: str, uptime_s: float, first: int, ring_s: float, other: list[str], found: object
 ) -> None:
     """The other log has to go back over the window, or to the boot, and must not end before the ring begins."""
     (ring := tmp_path / "kmsg").write_text(f"6,{first},{uptime_s - ring_s:.0f}000000,-;x\n", encoding="utf-8")
@@ -159,4 +140,4 @@ def test_overwritten_records_of_the_ring_are_lost_unless_another_log_has_them(
         log = first_usable(ring, [tmp_path / "messages"], xid.find, now, WINDOW_S, 5.0)
 
     assert isinstance(log, Log)
-    assert (covers_s, lost) == (log.covers_s, log.records_lost)
+    assert found == (log.covers_s, log.records_lost)

@@ -6,13 +6,9 @@ import pytest
 
 from checks.probes.kernel import sxid
 from checks.probes.kernel.sxid import SxidSeverity, measured, severity_of
-from tests.checks.probes.kernel.world import RECORDINGS, found, log_of
+from tests.checks.probes.kernel.world import found, log_of, recorded_lines
 
-LINES = [
-    line
-    for line in (RECORDINGS / "public_lines.txt").read_text(encoding="utf-8").splitlines()
-    if "SXid" in line and not line.startswith("#")
-]
+LINES = [line for line in recorded_lines("public_lines.txt") if "SXid" in line]
 
 
 def test_every_public_line_is_read() -> None:

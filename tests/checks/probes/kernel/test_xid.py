@@ -12,22 +12,17 @@ from checks.probes.kernel.xid import listed_gpus, measured
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS
 from checks.probes.kernel.xid_decision import decide_line
-from tests.checks.probes.kernel.world import RECORDINGS, XID, log_of, said
+from tests.checks.probes.kernel.world import XID, log_of, recorded_lines, said
 
 EIGHT = tuple(f"0000:{bus}:00.0" for bus in ("53", "64", "75", "86", "97", "a8", "b9", "ca"))
-
-PUBLIC = [
-    line
-    for line in (RECORDINGS / "public_lines.txt").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("#")
-]
+PUBLIC = recorded_lines("public_lines.txt")
 
 
 def test_every_public_line_is_read() -> None:
     """A line with the driver's Xid tag gives one event, with code and address where it has them."""
     assert PUBLIC
     for line in PUBLIC:
-        events = [event for event in xid.find(said(line)) if event.kind not in MARKS]
+        events = [event for event in xid.find(said(line)) if event.metric not in MARKS]
         tagged = " Xid" in f" {line.split('(')[0]}" and "GetMessage" not in line and "NVRM:" in line
         lost = "NVRM:" in line and "fallen off the bus" in line and "GetMessage" not in line
 

@@ -14,6 +14,12 @@ SYSLOG = "Jan 13 12:34:56 ip-10-1-2-3 kernel: "
 NOW = Now(uptime_s=10_000.0, epoch_s=1_740_328_000.0)  # 2025-02-23 16:26:40 UTC
 
 
+def recorded_lines(name: str) -> list[str]:
+    """The lines of a recording, without its comments."""
+    lines = (RECORDINGS / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def said(text: str, now: Now = NOW) -> Iterator[Line]:
     """The kernel's lines of a text."""
     return (line for raw in text.splitlines() if (line := read_line(raw, now)) is not None)
@@ -21,7 +27,7 @@ def said(text: str, now: Now = NOW) -> Iterator[Line]:
 
 def found(find: Find, text: str) -> list[tuple[str, int | None, str]]:
     """Kind, code and address of each event in a text."""
-    return [(event.kind, event.code, event.pci) for event in find(said(text))]
+    return [(event.metric, event.code, event.pci) for event in find(said(text))]
 
 
 def log_of(text: str, find: Find = xid.find, window_s: float = 86400.0) -> log.Log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.probes.pairs.gossip import WORDS, Gossip
+from checks.probes.pairs.gossip import LENGTH, Gossip
 
 
 def test_gossip_believes_two_accusers_but_not_one() -> None:
@@ -70,15 +70,15 @@ def test_a_message_has_one_length_however_many_are_silent() -> None:
         known.accuse(rank, 3000 + rank % 900, round_=rank)
     learner.learn(known.encode())
 
-    assert len(known.encode()) == len(Gossip(2).encode()) == WORDS
+    assert len(known.encode()) == len(Gossip(2).encode()) == LENGTH
     assert [rank for rank in range(4000) if learner.silent(rank)] == list(range(936, 1000))
 
 
-@given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=2 * WORDS))
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=2 * LENGTH))
 def test_no_message_breaks_it(words: list[int]) -> None:
     """What came damaged names at most ranks that exist."""
     known = Gossip(8)
     known.learn(words)
 
     assert all(0 <= accuser < 8 for rank in range(8) for accuser in known.accusers(rank))
-    assert len(known.encode()) == WORDS
+    assert len(known.encode()) == LENGTH

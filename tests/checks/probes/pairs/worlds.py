@@ -194,7 +194,7 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
         scratch=Path("/tmp"),
         timeout_s=20.0,
         options={**OPTIONS, **world.options},
-        place=RankPlace(rank, rank % world.ranks_per_node, world.ranks, "cpu"),
+        rank_place=RankPlace(rank, rank % world.ranks_per_node, world.ranks, "cpu"),
         lose_group=lost.append,
         store=connection,
     )

@@ -115,17 +115,16 @@ def test_the_token_is_this_machines_identity(tmp_path: Path, monkeypatch: pytest
     assert "" == claim(path)[0]
 
 
-@pytest.mark.parametrize(
-    ("seen_at", "level", "measured_at", "differs"),
-    [
-        (1795500000.0, Level.FAIL, "2026-11-24T05:59:59Z", True),
-        (1795500000.0, Level.FAIL, "2026-11-24T06:00:00Z", False),
-        (1795500000.0, Level.WARN, "2026-11-24T05:59:59Z", False),
-        (1795500000.0, Level.FAIL, "no time", True),
-        (None, Level.FAIL, "2026-11-24T05:59:59Z", True),
-    ],
-    ids=["since", "before", "a warning", "nobody knows when", "not readable"],
-)
+FOUND: dict[str, tuple[object, ...]] = {
+    "since": (1795500000.0, Level.FAIL, "2026-11-24T05:59:59Z", True),
+    "before": (1795500000.0, Level.FAIL, "2026-11-24T06:00:00Z", False),
+    "a warning": (1795500000.0, Level.WARN, "2026-11-24T05:59:59Z", False),
+    "nobody knows when": (1795500000.0, Level.FAIL, "no time", True),
+    "not readable": (None, Level.FAIL, "2026-11-24T05:59:59Z", True),
+}
+
+
+@pytest.mark.parametrize(("seen_at", "level", "measured_at", "differs"), FOUND.values(), ids=FOUND)
 def test_machine_with_a_fault_found_since_it_passed_is_not_confirmed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -146,6 +145,10 @@ def test_machine_with_a_fault_found_since_it_passed_is_not_confirmed(
 
     assert differs is bool(confirm_here(path, "algo-7"))
     assert ("" if differs else "algo-7") == claim(path)[0]
+    longer = replace(PROVEN.nodes[1], name="algo-8", measured_at="2026-11-24T06:00:00Z")
+    own = passed(replace(node, measured_at=measured_at), longer, measured_at=longer.measured_at)
+    path.write_bytes(bundles.dump(own))
+    assert differs is bool(confirm_here(path, "algo-7")), "another node has measured for longer"
     overridden = replace(node, overridden=(fault.key.name,))
     path.write_bytes(bundles.dump(passed(overridden, measured_at=measured_at)))
     # What lasts is seen again, and was overridden.

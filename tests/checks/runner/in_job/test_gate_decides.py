@@ -17,19 +17,24 @@ import pytest
 from checks import bundle as bundles
 from checks import cli
 from checks.bundle import Pass, PassedNode
+from checks.documents import open_findings
 from checks.documents.answer import AnswerWord, GateAnswer
+from checks.documents.open_findings import OpenFindings
 from checks.documents.report import MERGED_FILE, digest
+from checks.exchange.secret_key import Access
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.verdict import unreadable
-from checks.model import Answer, Declared, Finding, Report, Verdict
+from checks.model import Answer, Declared, Finding, Level, Report, Verdict
 from checks.probes.host import system
+from checks.process import machine_state
 from checks.roster import Member, Roster
-from checks.runner.deadline import NEVER, WRITE_S
+from checks.runner.deadline import WRITE_S, Deadline
 from checks.runner.in_job import job_gate
 from checks.runner.in_job.hold import Refusal
 from checks.runner.journal import ReportWriteError
 from checks.runner.node_context import NodeContext
+from tests.checks.judge.open_findings.test_prior_findings import an_open
 from tests.sample_reports import POLICY, healthy
 
 HERE = {"host": "h", "boot_id": "b", "gpu_uuids": "", "driver": "", "pool_token": "t0"}
@@ -83,6 +88,7 @@ class FakeBoard:
 
     def linger(self, seconds: float) -> None:
         """Wait for nobody."""
+        self.waits_s = seconds
         self.said.append("linger")
 
 
@@ -102,11 +108,11 @@ class Place:
         declared = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
         bundle = bundles.make("g", declared, healthy().profile, POLICY, builtin())
         members = (Member("node-0", "127.0.0.1", 1), Member("node-1", "127.0.0.1", 2))
-        made: Any = SimpleNamespace(
-            bundle=bundle, roster=Roster(members, 3, "lo"), node=f"node-{rank}", node_rank=rank, deadline=NEVER,
-            key_path=folder / "exchange.key", mpi_key=b"a key",
+        access = cast(Access, None)
+        self.node_context = NodeContext(
+            bundle, folder, Roster(members, 3, "lo"), folder, f"node-{rank}", rank, folder, (), (), access, b"a key",
+            folder / "exchange.key",
         )  # fmt: skip
-        self.node_context: NodeContext = made
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
         monkeypatch.setattr(job_gate, "barrier_of", lambda *ignored: self.board)
         monkeypatch.setattr(job_gate, "open_responder", lambda node_context: responder)
@@ -203,18 +209,17 @@ def test_another_host_does_not_wait_for_the_last_confirmations(
     assert path == place.run(path)
 
 
-@pytest.mark.parametrize(
-    ("identities", "objections", "pooled", "others"),
-    [
-        (({**HERE, "boot_id": "another"}, THERE), {}, False, {}),
-        ((HERE, THERE), {"confirmed": "node-1: boot_id was b1"}, False, {}),
-        ((THERE, THERE), {}, True, {}),
-        ((HERE, THERE), {}, True, {"claim/node-1": "node-0"}),
-        ((HERE, THERE), {}, True, {}),
-        ((HERE, THERE), {"each its own": "node-1 and node-0 both"}, True, {"claim/node-1": "node-1"}),
-    ],
-    ids=["this one differs", "another differs", "not of the pool", "claimed twice", "claimed by nobody", "another saw it"],
-)  # fmt: skip
+ELSEWHERE: dict[str, tuple[object, ...]] = {
+    "this one differs": (({**HERE, "boot_id": "another"}, THERE), {}, False, {}),
+    "another differs": ((HERE, THERE), {"confirmed": "node-1: boot_id was b1"}, False, {}),
+    "not of the pool": ((THERE, THERE), {}, True, {}),
+    "claimed twice": ((HERE, THERE), {}, True, {"claim/node-1": "node-0"}),
+    "claimed by nobody": ((HERE, THERE), {}, True, {}),
+    "another saw it": ((HERE, THERE), {"each its own": "node-1 and node-0 both"}, True, {"claim/node-1": "node-1"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("identities", "objections", "pooled", "others"), ELSEWHERE.values(), ids=ELSEWHERE)
 def test_other_machines_are_checked_again(
     place: Place, identities: Any, objections: Mapping[str, str], pooled: bool, others: Mapping[str, str]
 ) -> None:
@@ -269,15 +274,33 @@ def test_without_a_report_of_another_host_the_others_are_judged(place: Place) ->
 
 
 def test_hosts_hold_while_a_person_decides(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass bears the approval; a refusal starts nothing."""
+    """The pass bears the approval; a refusal starts nothing. By then the deadline of the checks is over, and counts no more."""
+    place.node_context = replace(place.node_context, deadline=Deadline(0.0))
     refusal = Refusal(Exit.NO_GO, "refused by ada")
     approval = GateAnswer(1, "g", "attempt", AnswerWord.LAUNCH, "ada", "the clock", "now")
     monkeypatch.setattr(job_gate, "hold", Mock(side_effect=[refusal, approval]))
     place.verdict = verdict(Answer.ASK, FINDING)
 
-    assert refusal == place.run(ask_s=5.0)
+    assert refusal == place.run(ask_s=5.0) and place.board.waits_s == job_gate.LINGER_S
     found = place.run(ask_s=5.0)
     assert isinstance(found, Path) and b"ada at now: the clock" in found.read_bytes()
+    assert place.board.waits_s > 2 * WRITE_S
+    place.verdict = verdict(Answer.GO)
+    assert isinstance(place.run(), Path) and place.board.waits_s < 1, "where nobody was asked"
+
+
+@pytest.mark.parametrize(("seen_at", "starts"), [(1e9, True), (4e9, False)])
+def test_fault_found_since_the_checks_starts_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, seen_at: float, starts: bool
+) -> None:
+    """Other hosts may have measured for longer, and a person may have taken a day. An older one was judged."""
+    monkeypatch.setenv(machine_state.VARIABLE, str(place.folder))
+    monkeypatch.setattr(job_gate, "merge", lambda *ignored: healthy())
+    findings = OpenFindings(open=(replace(an_open("kernel.xid", Level.FAIL), seen_at=seen_at),))
+    (place.folder / machine_state.FINDINGS).write_bytes(open_findings.dump(findings))
+    place.verdict = verdict(Answer.GO)
+
+    assert starts is isinstance(place.run(), Path)
 
 
 @pytest.mark.parametrize("error", [ReportWriteError("the disk is full"), OSError("no such device")])
@@ -369,3 +392,4 @@ def test_the_command_works_where_the_container_did(place: Place, monkeypatch: py
     job_gate.start(place.node_context, "x", Path("out"), ("true",), None)
 
     assert [(str(other), False, signal.SIG_DFL)] == seen and (place.folder / "out/x/started/node-0").exists()
+    assert (place.node_context.scratch / "started").exists()  # for the agent, where no command empties it

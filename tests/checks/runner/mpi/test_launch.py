@@ -19,6 +19,7 @@ from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from checks.runner.mpi.launch import MpiHost, environment, mpirun
 from tests.exchanges import access
+from tests.programs import executable
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -135,8 +136,7 @@ def pretended(folder: Path) -> str:
     for name, script in {"mpirun": "exit 5", "orted": "exit 0"}.items():
         path = folder / "bin" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
+        executable(path, f"#!/bin/sh\n{script}\n")
     return f"{folder / 'bin'}:{os.environ['PATH']}"
 
 

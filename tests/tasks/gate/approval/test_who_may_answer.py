@@ -77,4 +77,4 @@ def test_an_answer_of_more_than_a_mebibyte_is_not_read(store: FolderStore, size:
 @pytest.mark.parametrize(("reason", "line"), [("a short run", "allowed it: a short run"), ("", "allowed it")])
 def test_an_answer_is_said_with_its_reason(reason: str, line: str) -> None:
     """Where there is one."""
-    assert line == replace(LAUNCH, reason=reason).parts.said
+    assert line == replace(LAUNCH, reason=reason).summary.text

@@ -17,9 +17,9 @@ SECONDS = 60.0
 Make = Callable[..., KubernetesLauncher]
 
 
-def job(tmp_path: Path, code: str, **changes: Any) -> JobSpec:
+def job(code: str, **changes: Any) -> JobSpec:
     """A job of two pods."""
-    return replace(bench(tmp_path).job(code), **changes)
+    return replace(bench(Path()).job(code), **changes)
 
 
 def bench(tmp_path: Path) -> Bench:
@@ -27,7 +27,8 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(lambda: pytest.fail("not here"), tmp_path, SECONDS)
 
 
-def started(launcher: KubernetesLauncher, spec: JobSpec) -> None:
-    """Submitted, and every pod has started."""
+def started(launcher: KubernetesLauncher, spec: JobSpec) -> tuple[KubernetesLauncher, JobSpec]:
+    """Both, when the job is submitted, and every pod has started."""
     launcher.submit(launcher.plan(spec))
     until(launcher, spec.name, SECONDS, lambda status: status.state is JobState.RUNNING)
+    return launcher, spec

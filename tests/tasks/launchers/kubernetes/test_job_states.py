@@ -222,9 +222,8 @@ def test_the_termination_message_has_the_verdict() -> None:
 def test_an_init_container_that_fails_is_what_the_pod_waits_for() -> None:
     """The site's template may have one."""
     row = {"name": "setup", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
-    view = pod_view(pod(0, "Pending", initContainerStatuses=[row]))
 
-    assert view is not None and view.trouble is Trouble.CONFIGURATION
+    assert views(pod(0, "Pending", initContainerStatuses=[row]))[0].trouble is Trouble.CONFIGURATION
 
 
 def test_a_pod_of_an_indexed_job_is_known_by_its_number() -> None:
@@ -239,9 +238,7 @@ def test_a_pod_of_an_indexed_job_is_known_by_its_number() -> None:
 
 def test_an_unknown_phase_or_word_never_ends_a_job() -> None:
     """UNKNOWN has a deadline in the gate."""
-    view = pod_view(pod(0, "Sleeping"))
-
-    assert view is not None and view.state is JobState.UNKNOWN
+    assert views(pod(0, "Sleeping"))[0].state is JobState.UNKNOWN
     assert not any(state.final for phase, state in PHASES.items() if phase not in ("Succeeded", "Failed"))
     assert Trouble.NONE not in {*TROUBLES.values(), *JOB_TROUBLES.values()}
 
@@ -259,10 +256,9 @@ def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
     """A pod is known by the number at the end of its name, if an operator owns it."""
     workload = job(0, {"type": condition, "status": "True"}, active=1)
     owned = {"metadata": {"name": "gate-1-worker-3", "ownerReferences": [{"kind": "PyTorchJob"}]}}
-    view = pod_view(owned)
 
     assert workload_view(workload).state is state
-    assert view is not None and view.node == "node-3"
+    assert views(owned)[0].node == "node-3"
     assert pod_view({"metadata": {"name": "gate-1-worker-3"}}) is None
 
 
@@ -301,8 +297,7 @@ def test_a_job_is_over_once_none_of_its_pods_can_run(
 )
 def test_a_resource_that_a_node_has_not_left_is_capacity(reason: str, trouble: Trouble) -> None:
     """Whatever its name: device plugins make their own."""
-    view = pod_view(pod(0, "Failed", reason=reason))
-    assert view is not None and trouble is view.trouble
+    assert trouble is views(pod(0, "Failed", reason=reason))[0].trouble
 
 
 GONE_GPU = "failed to create task: OCI runtime create failed: nvidia-container-cli: device error: GPU-1f3a: unknown device: unknown"
@@ -329,5 +324,5 @@ def test_runtime_failure_names_the_node_and_is_no_mistake_of_the_gate_file(state
 def test_a_container_that_ran_says_nothing_but_its_agents_words() -> None:
     """Its termination message may be any file."""
     state = {"terminated": {"reason": "Error", "exitCode": 1, "message": "the last line of a training"}}
-    view = pod_view(pod(1, "Failed", containerStatuses=[{"name": "prelaunch", "state": state}]))
-    assert view is not None and "last line" not in view.text
+    (view,) = views(pod(1, "Failed", containerStatuses=[{"name": "prelaunch", "state": state}]))
+    assert "last line" not in view.text

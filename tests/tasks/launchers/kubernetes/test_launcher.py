@@ -6,7 +6,9 @@ import shutil
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,7 +27,7 @@ def test_cancelled_kubernetes_job_leaves_only_its_record(
     """The record says how it ended, so that a second gate does not start it again. An answer reached the pods under their token,
     which stays known while the API server is silent.
     """
-    launcher, spec = make(), job(tmp_path, WAIT)
+    launcher, spec = make(), job(WAIT)
     with pytest.raises(LaunchError, match="is gone"):
         launcher.answer(spec.name, "a" * 32, b"{}")
     started(launcher, spec)
@@ -53,14 +55,11 @@ def test_two_gates_at_once_start_one_job_whose_reports_outlive_its_pods(
     cluster: Cluster, make: Make, tmp_path: Path
 ) -> None:
     """Every object is made by one of them, and the key goes with the job. A pod that somebody deletes takes its log with it."""
-    spec = job(tmp_path, SAY)
+    spec = job(SAY)
     launchers = [make() for _ in range(4)]
-    plan, handles = launchers[0].plan(spec), []
-    threads = [threading.Thread(target=lambda one=one: handles.append(one.submit(plan))) for one in launchers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    plan = launchers[0].plan(spec)
+    with ThreadPoolExecutor(4) as pool:
+        handles = [*pool.map(lambda one: one.submit(plan), launchers)]
     secrets, jobs = cluster.server.names("secrets"), cluster.server.names("jobs")
     status = until_final(launchers[0], spec.name, SECONDS)
 
@@ -68,14 +67,14 @@ def test_two_gates_at_once_start_one_job_whose_reports_outlive_its_pods(
     assert (secrets, jobs) == ([spec.name], [f"{spec.name}-0", f"{spec.name}-1"])
     assert (status.state, cluster.server.names("secrets")) == (JobState.SUCCEEDED, [])
     for pod in cluster.server.names("pods"):
-        cluster.lose(pod)
+        cluster.server.delete("pods", pod)
     waiting.until(lambda: not cluster.server.names("pods"))
     assert sorted(told(make(), spec.name, tmp_path / "later")) == ["node-0", "node-1"]
 
 
-def test_job_left_by_a_dead_gate_can_be_cancelled(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+def test_job_left_by_a_dead_gate_can_be_cancelled(cluster: Cluster, make: Make) -> None:
     """Its lock names the job, and nothing more is known of it."""
-    launcher, spec = make(), job(tmp_path, WAIT)
+    launcher, spec = make(), job(WAIT)
     cluster.server.fails[("POST", "jobs")] = 503
     with pytest.raises(EngineUnavailable):
         launcher.submit(launcher.plan(spec))
@@ -87,12 +86,11 @@ def test_job_left_by_a_dead_gate_can_be_cancelled(cluster: Cluster, make: Make, 
 
 
 def test_one_lost_answer_of_the_api_server_leaves_no_pod_running(
-    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer is lost at the moment when a gate ends its job: it is asked again, also by a gate that is to end."""
     monkeypatch.setattr("tasks.launchers.kubernetes.submit.AGAIN_S", 0.1)
-    launcher, spec = make(), job(tmp_path, WAIT)
-    started(launcher, spec)
+    launcher, spec = started(make(), job(WAIT))
     cluster.server.lost |= {("PATCH", "configmaps"), ("GET", "configmaps")}
     with interruptible() as stop:
         stop.set()
@@ -102,15 +100,11 @@ def test_one_lost_answer_of_the_api_server_leaves_no_pod_running(
 
 
 def test_a_training_that_ended_well_is_not_lost_with_a_log_that_nobody_can_read(
-    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its node is gone: the log is asked for until the engine's time to answer is up, and then it is missing."""
-
-    def gone(pod: str, query: object) -> str:
-        raise EngineUnavailable("no route to host")
-
-    launcher, spec = make(), job(tmp_path, SAY)
-    monkeypatch.setattr(launcher.api, "log", gone)
+    launcher, spec = make(), job(SAY)
+    monkeypatch.setattr(launcher.api, "log", Mock(side_effect=EngineUnavailable("no route to host")))
     launcher.submit(launcher.plan(spec))
     waits = until(launcher, spec.name, SECONDS, lambda one: one.state is JobState.UNKNOWN)
     monkeypatch.setattr(launcher, "silence_s", 0.0)
@@ -120,9 +114,9 @@ def test_a_training_that_ended_well_is_not_lost_with_a_log_that_nobody_can_read(
     assert "no route to host" in waits.detail and "no route to host" in status.detail
 
 
-def test_an_object_of_somebody_else_is_not_adopted(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+def test_an_object_of_somebody_else_is_not_adopted(cluster: Cluster, make: Make) -> None:
     """Neither is it changed, and nothing of the job is left."""
-    launcher, spec = make(), job(tmp_path, SAY)
+    launcher, spec = make(), job(SAY)
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": spec.name}, "spec": {}}
     cluster.server.create("services", other)
     with pytest.raises(LaunchRejected, match="not of Prelaunch"):
@@ -133,11 +127,9 @@ def test_an_object_of_somebody_else_is_not_adopted(cluster: Cluster, make: Make,
     assert cluster.server.names("services") == [spec.name]
 
 
-def test_an_image_that_cannot_be_pulled_ends_the_job_after_a_while(
-    cluster: Cluster, make: Make, tmp_path: Path
-) -> None:
+def test_an_image_that_cannot_be_pulled_ends_the_job_after_a_while(cluster: Cluster, make: Make) -> None:
     """A registry may come back; the pods do not wait for ever, and none of them is left. A training that had begun is not ended."""
-    launcher, spec = make(image="registry.example/none:1"), job(tmp_path, SAY)
+    launcher, spec = make(image="registry.example/none:1"), job(SAY)
     launcher.submit(launcher.plan(spec))
     begun = launcher._output(spec.name).folder / ("a" * 32)
     for file in (begun / "agent" / "node-0.json", begun / "started" / "node-0"):
@@ -157,13 +149,12 @@ def test_an_image_that_cannot_be_pulled_ends_the_job_after_a_while(
 
 
 def test_cancel_never_says_that_pods_of_a_silent_node_are_gone(
-    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pods may run on; once the kubelet answers again, the next cancel succeeds."""
     monkeypatch.setattr("tasks.launchers.kubernetes.launcher.CANCEL_S", 0.5)
     monkeypatch.setattr("tasks.launchers.kubernetes.launcher.UPLOAD_S", 0.0)
-    launcher, spec = make(), job(tmp_path, WAIT)
-    started(launcher, spec)
+    launcher, spec = started(make(), job(WAIT))
     cluster.nodes[1].frozen = True
     with pytest.raises(LaunchError, match=r"may still run: .* on worker-1"):
         launcher.cancel(spec.name)
@@ -177,13 +168,13 @@ def test_cancel_never_says_that_pods_of_a_silent_node_are_gone(
 
 
 def test_a_gate_that_is_to_end_waits_for_no_answer(
-    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it may have begun is left, known by its name."""
     monkeypatch.setattr("tasks.launchers.kubernetes.api.READ_S", 0.3)
     monkeypatch.setattr(submission, "SILENT_S", 600.0)
     monkeypatch.setattr(submission, "AGAIN_S", 300.0)
-    launcher, spec = make(), job(tmp_path, SAY)
+    launcher, spec = make(), job(SAY)
     plan = launcher.plan(spec)
     cluster.server.silent.set()
     told: list[Silence] = []
@@ -204,10 +195,10 @@ time.sleep(300)
 
 
 def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
-    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Job per node: nobody else ends the others. What the failed node printed is kept, for a deleted pod has no log."""
-    launcher, spec = make(), job(tmp_path, ONE_FAILS)
+    launcher, spec = make(), job(ONE_FAILS)
     launcher.submit(launcher.plan(spec))
     waits = until(launcher, spec.name, SECONDS, lambda status: "the other nodes have" in status.detail)
     monkeypatch.setattr("tasks.launchers.kubernetes.launcher.FAILED_NODE_GRACE_S", 0.0)
@@ -220,12 +211,9 @@ def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
     assert cluster.server.names("pods") == [] and make().state(spec.name) == ended
 
 
-def test_pods_that_outlive_their_failed_workload_are_ended(
-    cluster: Cluster, make: Make, tmp_path: Path
-) -> None:
+def test_pods_that_outlive_their_failed_workload_are_ended(cluster: Cluster, make: Make) -> None:
     """An operator leaves them alone (cleanPodPolicy None), and nobody would end a job that counts as ended."""
-    launcher, spec = make(workload="pytorchjob"), job(tmp_path, WAIT)
-    started(launcher, spec)
+    launcher, spec = started(make(workload="pytorchjob"), job(WAIT))
     cluster.evict(f"{spec.name}-worker-1")
     status = until_final(launcher, spec.name, SECONDS)
 
@@ -233,10 +221,9 @@ def test_pods_that_outlive_their_failed_workload_are_ended(
     assert (cluster.server.names("pods"), cluster.running()) == ([], [])
 
 
-def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make) -> None:
     """And what is left of it is ended."""
-    launcher, spec = make(), job(tmp_path, WAIT)
-    started(launcher, spec)
+    launcher, spec = started(make(), job(WAIT))
     cluster.server.delete("jobs", f"{spec.name}-0")
     status = until_final(launcher, spec.name, SECONDS)
 
@@ -245,11 +232,11 @@ def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make, t
 
 
 def test_without_its_package_the_launcher_names_the_command(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra was not installed: this is no error in Prelaunch."""
     launcher = make()
-    plan = launcher.plan(job(tmp_path, WAIT))
+    plan = launcher.plan(job(WAIT))
     for name in [name for name in sys.modules if name.partition(".")[0] == "kubernetes"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kubernetes", None)

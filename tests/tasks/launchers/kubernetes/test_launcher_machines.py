@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.tasks.launchers.contract import WAIT
 from tests.tasks.launchers.kubernetes.jobs import Make, job, started
 
 
-def test_the_boot_that_the_kubelet_reports_is_kept_for_each_start(
-    cluster: Cluster, make: Make, tmp_path: Path
-) -> None:
+def test_the_boot_that_the_kubelet_reports_is_kept_for_each_start(cluster: Cluster, make: Make) -> None:
     """A node may be rebooted below a pod: what the kubelet said before would make a healthy node a liar. Without the right to ask,
     only the node is known; after the end it is known without asking.
     """
-    launcher, spec = make(), job(tmp_path, WAIT, nodes=1)
-    started(launcher, spec)
+    launcher, spec = started(make(), job(WAIT, nodes=1))
     before = launcher.state(spec.name).machines["node-0"]
     cluster.server.denied.add(("get", "nodes"))
     unseen = make().state(spec.name).machines["node-0"]

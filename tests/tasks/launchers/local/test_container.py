@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,12 @@ from tasks.launchers.local import container
 from tasks.launchers.local.container import ContainerEngine, Submitter
 from tasks.launchers.local.job_folder import JobFolder
 from tasks.launchers.local.launcher import LocalLauncher
-from tasks.launchers.local.plan import PACKAGES, LocalNetwork, LocalOptions, make_plan
+from tasks.launchers.local.plan import LocalNetwork, LocalOptions, make_plan
 from tests.checks.local_policy import local_policy
 from tests.container_engines import IMAGE, PROGRAMS, Engine, Engines, engines
+from tests.programs import executable
 from tests.tasks.launchers.contract import Bench, every_node_runs_and_reports, until_final
-from tests.tasks.launchers.golden import GOLDEN, golden_text
-from tests.tasks.launchers.local.test_plan import JOB
+from tests.tasks.launchers.local.test_plan import JOB, is_golden
 from tests.waiting import until
 
 NAME = "contained-1"
@@ -66,10 +66,8 @@ def test_the_plan_is_what_the_golden_file_says(kind: ContainerEngine) -> None:
     )
     job = replace(JOB, nodes=1, files=bundle(8)) if docker else JOB
     submitter = Submitter(1000, 1001, None) if docker else Submitter(0, 0, Path("/var/lib/prelaunch"))
-    requests = [asdict(request) for request in make_plan(job, FOLDER, options, submitter).processes]
-    text = json.dumps(requests, indent=2, ensure_ascii=False).replace(str(PACKAGES), "{packages}") + "\n"
 
-    assert text == golden_text(GOLDEN / f"plan_local_{kind.value}.json", text)
+    is_golden(make_plan(job, FOLDER, options, submitter), kind.value)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +120,7 @@ def test_an_engine_that_does_not_answer_is_no_proof_that_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stand-in that fails as docker does without its daemon."""
-    stand_in = tmp_path / "docker"
-    stand_in.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
-    stand_in.chmod(0o755)
+    executable(tmp_path / "docker", "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     assert container.remove("docker", "pl-1").endswith("docker: Cannot connect to the Docker daemon")

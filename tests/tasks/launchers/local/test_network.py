@@ -9,7 +9,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from tasks.launchers.base import JobSpec, JobState, LaunchRejected
 from tasks.launchers.local import network as local_network
 from tasks.launchers.local.job_folder import JobFolder
 from tasks.launchers.local.launcher import LocalLauncher
-from tasks.launchers.local.network import Network, NetworkError
+from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.nodes import hosts_text
 from tasks.launchers.local.plan import LocalNetwork, LocalOptions
 from tests.tasks.launchers.contract import until, until_final
@@ -49,15 +48,6 @@ said = {"host": socket.gethostname(), "heard": heard, "address": mine["address"]
 path = os.path.join(sys.argv[1], me)
 json.dump(said, open(path + ".tmp", "w")); os.replace(path + ".tmp", path)
 """
-
-
-@contextmanager
-def lent_network(name: str, nodes: int) -> Iterator[Network]:
-    """The network `name` with nodes name-0, name-1, ...; removed at the end with all that runs in it."""
-    try:
-        yield local_network.create(name, nodes, "10.90.0")
-    finally:
-        local_network.remove(name)
 
 
 @pytest.fixture
@@ -146,10 +136,9 @@ def test_a_killed_keepers_network_is_removed(root: Path, victims: tuple[str, ...
     until_running(launcher)
     name = network_of(launcher)["name"]
     keepers = JobFolder(root / "jobs" / "ping-1").keepers()
-    for victim in victims:
-        os.kill(getattr(keepers, victim)[0], signal.SIGSTOP)
-    for victim in victims:
-        os.kill(getattr(keepers, victim)[0], signal.SIGKILL)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for victim in victims:
+            os.kill(getattr(keepers, victim)[0], number)
     if asked == "cancel":
         launcher.cancel("ping-1")
 
@@ -161,13 +150,16 @@ def test_a_killed_keepers_network_is_removed(root: Path, victims: tuple[str, ...
 def test_a_prepared_network_is_used_and_kept(root: Path) -> None:
     """It bears the fault that the test made before any node started; the job does not remove it."""
     name = unique()
-    with lent_network(name, 2):
+    try:
+        local_network.create(name, 2, "10.90.0")
         words = ("ip", "-n", local_network.switch(name), "link", "set", "v1", "down")
         subprocess.run(words, check=True)
         launcher = ping(root, "ping-1", prepared=name)
         until_final(launcher, "ping-1", SECONDS)
         assert {info["heard"] for info in said(launcher).values()} == {"nothing"}
         assert len(namespaces(name)) == 3
+    finally:
+        local_network.remove(name)
     assert namespaces(name) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import JobSpec, LaunchRejected, Work
+from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Work
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.local.plan import PACKAGES, LocalNetwork, LocalOptions
 from tests.tasks.launchers.golden import GOLDEN, golden_text
@@ -28,14 +28,17 @@ JOB = JobSpec(
 ROOT = Path("/srv/prelaunch")
 
 
+def is_golden(plan: Plan, name: str) -> None:
+    """Every argv, environment and folder is what the golden file of this name says."""
+    requests = [asdict(request) for request in plan.processes]
+    text = json.dumps(requests, indent=2, ensure_ascii=False).replace(str(PACKAGES), "{packages}") + "\n"
+    assert text == golden_text(GOLDEN / f"plan_local_{name}.json", text)
+
+
 @pytest.mark.parametrize("network", list(LocalNetwork))
 def test_the_plan_is_what_the_golden_file_says(network: LocalNetwork) -> None:
     """Every argv, environment and folder."""
-    launcher = LocalLauncher(ROOT, LocalOptions(network, python="/opt/python"))
-    requests = [asdict(request) for request in launcher.plan(JOB).processes]
-    text = json.dumps(requests, indent=2, ensure_ascii=False).replace(str(PACKAGES), "{packages}") + "\n"
-
-    assert text == golden_text(GOLDEN / f"plan_local_{network.value}.json", text)
+    is_golden(LocalLauncher(ROOT, LocalOptions(network, python="/opt/python")).plan(JOB), network.value)
 
 
 def test_planning_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

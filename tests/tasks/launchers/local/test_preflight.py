@@ -18,6 +18,7 @@ from tasks.launchers.local import preflight
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.local.plan import LocalOptions
 from tests.checks.local_policy import local_policy
+from tests.programs import executable
 
 RANK_CHECKS = tuple(check.name for check in CATALOG if check.scope is Scope.RANK)
 NOTHING: Mapping[str, str] = {}
@@ -25,10 +26,7 @@ NOTHING: Mapping[str, str] = {}
 
 def interpreter(folder: Path, lines: str) -> str:
     """A program that stands in for the interpreter of the nodes."""
-    path = folder / "python"
-    path.write_text(f"#!/bin/sh\n{lines}\n")
-    path.chmod(0o755)
-    return str(path)
+    return str(executable(folder / "python", f"#!/bin/sh\n{lines}\n"))
 
 
 def without_packages(folder: Path) -> str:

@@ -57,8 +57,7 @@ def test_a_script_of_the_current_folder_is_not_that_of_the_job(
 
 def look(path: str, launches: bool = True) -> None:
     """A gate's preflight."""
-    context = open_gate_context(GateRequest(gate_file=path))
-    run_preflight(cast(Session, Opened(context, launches)))
+    run_preflight(cast(Session, Opened(open_gate_context(GateRequest(gate_file=path)), launches)))
 
 
 @pytest.mark.parametrize(

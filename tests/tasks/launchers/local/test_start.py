@@ -15,7 +15,7 @@ import pytest
 
 from checks.documents.answer import ANSWER
 from checks.exchange import secret_key
-from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected, Work
+from tasks.launchers.base import JobSpec, JobState, LaunchError, LaunchRejected, Plan, Work
 from tasks.launchers.local import start_stop
 from tasks.launchers.local.job_folder import JobFolder
 from tasks.launchers.local.launcher import LocalLauncher
@@ -82,17 +82,20 @@ def test_two_submits_at_once_start_one_shepherd(tmp_path: Path) -> None:
     assert (said, len(running), shepherds(tmp_path)) == (["False", "True"], 2, [])
 
 
-def test_a_submit_that_died_before_the_start_is_completed(
-    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def staged(launcher: LocalLauncher, plan: Plan) -> None:
+    """What a submit leaves that died before the start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start_stop, "start", lambda *_, **__: None)
+        launcher.submit(plan)
+
+
+def test_a_submit_that_died_before_the_start_is_completed(launcher: LocalLauncher) -> None:
     """Until then the job is UNKNOWN; the next submit starts it, and a third adopts it. A staged folder that another left is no job."""
     plan = launcher.plan(job())
     (left := launcher.root / "staging" / "start-1" / "nodes").mkdir(parents=True)
     assert launcher.state("start-1").state is JobState.UNKNOWN
-    monkeypatch.setattr(start_stop, "start", lambda *_, **__: None)
-    launcher.submit(plan)
+    staged(launcher, plan)
     before = launcher.state("start-1").state
-    monkeypatch.undo()
 
     assert (before, left.exists(), launcher.submit(plan).adopted) == (JobState.UNKNOWN, False, True)
     assert until_final(launcher, "start-1", SECONDS).state is JobState.SUCCEEDED
@@ -101,8 +104,7 @@ def test_a_submit_that_died_before_the_start_is_completed(
 
 def test_a_submit_that_died_after_the_start_is_not_repeated(launcher: LocalLauncher) -> None:
     """The shepherd that it left holds the job's lock from its first moment: a second one gives way."""
-    plan = launcher.plan(job(TELL + "time.sleep(300)"))
-    launcher.submit(plan)
+    launcher.submit(launcher.plan(job(TELL + "time.sleep(300)")))
     folder, aside = JobFolder(launcher.root / "jobs" / "start-1"), launcher.root / "aside"
     (folder.path / "shepherd.json").rename(aside)
     code = start_stop._spawn(folder, {}).wait(SECONDS)
@@ -112,26 +114,19 @@ def test_a_submit_that_died_after_the_start_is_not_repeated(launcher: LocalLaunc
     assert len(shepherds(launcher.root)) == 2
 
 
-def test_a_job_that_was_cancelled_before_it_started_never_starts(
-    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_was_cancelled_before_it_started_never_starts(launcher: LocalLauncher) -> None:
     """A late submit adopts the cancelled job."""
     plan = launcher.plan(job(TELL))
-    monkeypatch.setattr(start_stop, "start", lambda *_, **__: None)
-    launcher.submit(plan)
-    monkeypatch.undo()
+    staged(launcher, plan)
     launcher.cancel("start-1")
 
     assert (launcher.submit(plan).adopted, launcher.state("start-1").state) == (True, JobState.CANCELLED)
     assert list((launcher.root / "jobs" / "start-1" / "out").iterdir()) == []
 
 
-def test_local_answer_is_where_the_nodes_look(
-    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_answer_is_where_the_nodes_look(launcher: LocalLauncher) -> None:
     """For nodes of this attempt that hold in a job until a person decides."""
-    monkeypatch.setattr(start_stop, "start", lambda *_, **__: None)
-    launcher.submit(launcher.plan(job()))
+    staged(launcher, launcher.plan(job()))
     (folder := launcher.root / "jobs" / "start-1" / "out" / ("a" * 32)).mkdir()
     launcher.answer("start-1", folder.name, b"yes")
     assert (folder / ANSWER).read_bytes() == b"yes"
@@ -172,8 +167,7 @@ def test_a_nodes_environment_is_cleaned(launcher: LocalLauncher, monkeypatch: py
         "foreign = [name for name, value in os.environ.items() if value == 'foreign']\n"
         "print(foreign, os.environ['OMP_NUM_THREADS'], os.environ['PRELAUNCH_STATE'], os.environ['PYTHONPATH'])"
     )
-    checking = replace(job(code, PYTHONPATH="/from/the/job"), work=Work.CHECK)
-    launcher.submit(launcher.plan(checking))
+    launcher.submit(launcher.plan(replace(job(code, PYTHONPATH="/from/the/job"), work=Work.CHECK)))
     state = until_final(launcher, "start-1", SECONDS).state
     folder = launcher.root / "jobs" / "start-1" / "code"
     path = f"{folder}:/from/the/job:/from/the/submitter"

@@ -51,10 +51,8 @@ def started():
     open(os.path.join(folder, "started", node), "w").close()
 """
 FAILS_ALONE = STARTED + "started()\nif node == 'node-1': sys.exit(7)\ntime.sleep(300)"
-FAILS_BEFORE = STARTED + "if node == 'node-1': sys.exit(7)\ntime.sleep(2)"
 FAILS_BOTH = STARTED + "started()\nif node == 'node-1': sys.exit(7)\ntime.sleep(0.4); sys.exit(9)"
 WHY = "node-1 ended with exit code 7"
-ENDS_WELL = STARTED + "started()\nif node == 'node-1': sys.exit(0)\ntime.sleep(2)"
 
 
 def start(
@@ -62,8 +60,7 @@ def start(
 ) -> list[int]:
     """Submit a job "stubborn-1" of that code; the pids of its processes, once there are so many."""
     command = ("{python}", "-S", "-c", code, "{out}")
-    job = JobSpec("stubborn-1", command, nodes, 1, max_runtime_s, {}, {})
-    launcher.submit(launcher.plan(job))
+    launcher.submit(launcher.plan(JobSpec("stubborn-1", command, nodes, 1, max_runtime_s, {}, {})))
     out = folder(launcher).out
     waiting.until(lambda: len([*out.glob("pid.*[0-9]")]) >= pids, lambda: launcher.state("stubborn-1"))
     return [int(path.suffix[1:]) for path in out.glob("pid.*[0-9]")]
@@ -126,10 +123,9 @@ def test_local_job_ends_when_one_keeper_is_killed(launcher: LocalLauncher, code:
 def test_local_job_ends_when_both_keepers_are_killed(launcher: LocalLauncher, cancelled: bool) -> None:
     """Killed in the same moment: whoever asks for the state next, or cancels, ends what is left; it is FAILED, or CANCELLED."""
     running = start(launcher, STAYS, 2)
-    for pid, _ in (keepers(launcher).guard, keepers(launcher).shepherd):
-        os.kill(pid, signal.SIGSTOP)
-    for pid, _ in (keepers(launcher).shepherd, keepers(launcher).guard):
-        os.kill(pid, signal.SIGKILL)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid, _ in (keepers(launcher).guard, keepers(launcher).shepherd):
+            os.kill(pid, number)
     if cancelled:
         launcher.cancel("stubborn-1")
     state = until_final(launcher, "stubborn-1", SECONDS).state
@@ -162,8 +158,7 @@ def test_the_max_runtime_ends_what_ignores_sigterm(launcher: LocalLauncher) -> N
 
 def test_a_node_that_cannot_start_does_not_stop_the_others(launcher: LocalLauncher) -> None:
     """The gate needs the others' reports; the log says why this one has none."""
-    job = JobSpec("stubborn-1", ("no-such-program",), 2, 1, 60.0, {}, {})
-    launcher.submit(launcher.plan(job))
+    launcher.submit(launcher.plan(JobSpec("stubborn-1", ("no-such-program",), 2, 1, 60.0, {}, {})))
     status = until_final(launcher, "stubborn-1", SECONDS)
 
     assert (status.state, status.exit_codes) == (JobState.FAILED, {"node-0": 127, "node-1": 127})
@@ -253,9 +248,9 @@ def test_while_the_others_have_their_grace_the_state_says_who_failed(launcher: L
     ("code", "work", "codes"),
     [
         (FAILS_ALONE.replace("300", "2"), Work.CHECK, (0, 7)),
-        (FAILS_BEFORE, Work.GATE, (0, 7)),
+        (STARTED + "if node == 'node-1': sys.exit(7)\ntime.sleep(2)", Work.GATE, (0, 7)),
         (FAILS_BOTH, Work.CONFIRM, (9, 7)),
-        (ENDS_WELL, Work.CONFIRM, (0, 0)),
+        (STARTED + "started()\nif node == 'node-1': sys.exit(0)\ntime.sleep(2)", Work.CONFIRM, (0, 0)),
     ],
     ids=["checks", "before the training", "by itself", "well"],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +55,23 @@ def body_of(job: JobSpec, made: SageMakerOptions = OPTIONS) -> dict[str, Any]:
     """The request."""
     (call,) = make_plan(job, made).calls
     return dict(call.body)
+
+
+MISSING = object()
+
+
+def changed(body: Mapping[str, Any], path: str | Sequence[str | int], value: Any) -> dict[str, Any]:
+    """The body with another value at a path, or without the one there; {} above it where it had nothing."""
+    made = copy.deepcopy(dict(body))
+    place: Any = made
+    *folders, last = path.split(".") if isinstance(path, str) else path
+    for key in folders:
+        place = place.setdefault(key, {}) if isinstance(key, str) else place[key]
+    if value is MISSING:
+        del place[last]
+    else:
+        place[last] = value
+    return made
 
 
 def told(body: dict[str, Any]) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import chain, repeat
 from typing import Any
+from unittest.mock import DEFAULT, Mock, call
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
@@ -29,21 +31,12 @@ def stored(data: bytes) -> dict[str, Any]:
     return {"Body": StreamingBody(io.BytesIO(data), len(data)), "ETag": '"e"', "ContentLength": len(data)}
 
 
-def loses_answers(
-    aws: Stubbed, monkeypatch: pytest.MonkeyPatch, error: Exception, times: int = 1
-) -> list[str]:
-    """CreateTrainingJob's answer is lost so often; every call is counted."""
-    client, calls = aws.launcher.clients.client("sagemaker"), []
-    real = client.create_training_job
-
-    def create(**body: Any) -> Any:
-        calls.append("create")
-        if len(calls) <= times:
-            raise error
-        return real(**body)
-
+def loses_answers(aws: Stubbed, monkeypatch: pytest.MonkeyPatch, error: Exception, times: int = 1) -> Mock:
+    """CreateTrainingJob, whose answer is lost so often; every call is counted."""
+    client = aws.launcher.clients.client("sagemaker")
+    create = Mock(wraps=client.create_training_job, side_effect=chain(repeat(error, times), repeat(DEFAULT)))
     monkeypatch.setattr(client, "create_training_job", create)
-    return calls
+    return create
 
 
 def channel(folder: str) -> dict[str, Any]:
@@ -88,19 +81,19 @@ def test_a_lost_answer_is_asked_about_before_anything_is_sent_again(
     aws: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job was made; its answer timed out."""
-    calls = loses_answers(aws, monkeypatch, TIMED_OUT)
+    create = loses_answers(aws, monkeypatch, TIMED_OUT)
     aws.knows_none()
     aws.describes(described())
     handle = aws.launcher.submit(a_plan())
-    assert (handle.name, handle.adopted, calls) == (JOB, False, ["create"])
+    assert (handle.name, handle.adopted, create.call_count) == (JOB, False, 1)
 
 
 def test_a_request_that_never_arrived_is_sent_again(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """SageMaker knows no such job."""
-    calls = loses_answers(aws, monkeypatch, NO_ROUTE)
+    create = loses_answers(aws, monkeypatch, NO_ROUTE)
     aws.knows_none(2)
     aws.creates(described())
-    assert (aws.launcher.submit(a_plan()).adopted, calls) == (False, ["create", "create"])
+    assert (aws.launcher.submit(a_plan()).adopted, create.call_count) == (False, 2)
 
 
 def test_no_route_ends_in_a_time(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +112,11 @@ def test_a_gate_that_is_to_end_waits_for_no_answer(aws: Stubbed, monkeypatch: py
     """Whether something runs is not known: the gate then ends it by its name."""
     with interruptible() as stop:
         stop.set()
-        calls = loses_answers(aws, monkeypatch, NO_ROUTE, 10**6)
+        create = loses_answers(aws, monkeypatch, NO_ROUTE, 10**6)
         aws.knows_none(2)
         with pytest.raises(EngineUnavailable, match="the gate is to end"):
             aws.launcher.submit(a_plan())
-        assert calls == ["create"]
+        assert create.call_count == 1
 
 
 def test_a_job_is_ended_although_the_gate_is_to_end(aws: Stubbed) -> None:
@@ -201,31 +194,20 @@ def test_other_inputs_are_replaced_only_if_no_job_reads_them(aws: Stubbed, runs:
 KEY_AT = {"Bucket": "bucket", "Key": f"gates/{JOB}/in/exchange.key"}
 
 
-def keeps(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What is put into S3, in order."""
-    found: list[dict[str, Any]] = []
-    real = aws.launcher.clients.client("s3").put_object
-
-    def put(**given: Any) -> Any:
-        found.append(given)
-        return real(**given)
-
-    monkeypatch.setattr(aws.launcher.clients.client("s3"), "put_object", put)
-    return found
-
-
 def test_each_job_gets_a_key_of_its_own_that_no_plan_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made at submit, written only where there is none, before the job is created."""
     keys = set()
     plan = a_plan(**WITH_CHANNEL)
     for _ in range(2):
         with stubbed() as aws:
-            put = keeps(aws, monkeypatch)
+            client = aws.launcher.clients.client("s3")
+            put = Mock(wraps=client.put_object)
+            monkeypatch.setattr(client, "put_object", put)
             aws.knows_none()
             aws.s3.add_response("put_object", {})
             aws.creates(described(), **WITH_CHANNEL)
             assert not aws.launcher.submit(plan).adopted
-        (given,) = put
+        ((_, given),) = put.call_args_list
         assert {**KEY_AT, "IfNoneMatch": "*"} == {name: given[name] for name in given if name != "Body"}
         keys.add(secret_key.parse(given["Body"], "S3").data)
 
@@ -256,19 +238,14 @@ def test_the_key_is_deleted_once_when_the_job_has_ended(
     aws: Stubbed, monkeypatch: pytest.MonkeyPatch, denied: bool
 ) -> None:
     """Where that is allowed; where it is not, the job's state is told all the same."""
-    asked: list[dict[str, Any]] = []
-
-    def delete(**given: Any) -> None:
-        asked.append(given)
-        if denied:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteObject")
-
+    denial = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteObject")
+    delete = Mock(side_effect=denial if denied else None)
     monkeypatch.setattr(aws.launcher.clients.client("s3"), "delete_object", delete)
     aws.describes(described("InProgress", "Starting", ()), *(ended("Stopped", steps=()) for _ in range(2)))
     states = [aws.launcher.state(JOB).state for _ in range(3)]
 
     assert [JobState.PENDING, JobState.CANCELLED, JobState.CANCELLED] == states
-    assert [KEY_AT] == asked
+    assert [call(**KEY_AT)] == delete.mock_calls
 
 
 def test_inputs_that_cannot_be_written_start_nothing(aws: Stubbed) -> None:

@@ -146,6 +146,9 @@ def test_auto_resume_is_sruns_and_the_trainings_alone() -> None:
         SlurmOptions(auto_resume=True, exclude_failed=True)
 
 
+READ_BY_SLURM = ("SLURM_JOB_ID", "SBATCH_EXPORT", "SRUN_DEBUG", "BASH_ENV", "ENV", "UID", "PRELAUNCH_OUT")
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -154,13 +157,7 @@ def test_auto_resume_is_sruns_and_the_trainings_alone() -> None:
         ({"files": {"exchange.key": b""}}, "a file cannot be named 'exchange.key'"),
         ({"files": {"../x": b""}}, "a file cannot be named"),
         ({"environment": {"a b": "c"}}, "cannot be an environment variable"),
-        ({"environment": {"SLURM_JOB_ID": "4242"}}, "SLURM_JOB_ID would tell Slurm"),
-        ({"environment": {"SBATCH_EXPORT": "ALL"}}, "SBATCH_EXPORT would tell Slurm"),
-        ({"environment": {"SRUN_DEBUG": "3"}}, "SRUN_DEBUG would tell Slurm"),
-        ({"environment": {"BASH_ENV": "/x"}}, "BASH_ENV would tell Slurm"),
-        ({"environment": {"ENV": "/x"}}, "ENV would tell Slurm"),
-        ({"environment": {"UID": "0"}}, "UID would tell Slurm"),
-        ({"environment": {"PRELAUNCH_OUT": "/x"}}, "PRELAUNCH_OUT would tell Slurm"),
+        *(({"environment": {name: "1"}}, f"{name} would tell Slurm") for name in READ_BY_SLURM),
         ({"request": {"Spot": True}}, "are for SageMaker"),
     ],
 )

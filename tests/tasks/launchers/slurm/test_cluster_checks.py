@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,10 +82,7 @@ def test_a_container_is_started_where_srun_has_pyxis(
 
 def test_a_silent_slurm_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each check says so, and none of them is a fault."""
-
-    def silent(argv: tuple[str, ...]) -> SlurmReply:
-        raise EngineUnavailable("srun did not answer within 60 s.")
-
+    silent = Mock(side_effect=EngineUnavailable("srun did not answer within 60 s."))
     line = found(monkeypatch, "srun", silent)
 
     assert line.text == "srun: could not be seen: srun did not answer within 60 s"

@@ -24,13 +24,19 @@ from tests.tasks.launchers.slurm.answers import NAME, NO_ACCOUNTS, REFUSED, SILE
 from tests.tasks.launchers.slurm.test_batch_script import JOB
 
 
-def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, slurm: SlurmLauncher) -> None:
-    """Names are not unique between users, and an operator of Slurm may end anybody's job."""
+@pytest.fixture
+def taken(slurm: SlurmLauncher) -> SlurmLauncher:
+    """The launcher whose job Slurm has taken."""
     slurm.submit(slurm.plan(JOB))
-    slurm.state(NAME)
+    return slurm
+
+
+def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, taken: SlurmLauncher) -> None:
+    """Names are not unique between users, and an operator of Slurm may end anybody's job."""
+    taken.state(NAME)
     answers.squeue = "5|RUNNING|n1|None\n"
     with pytest.raises(LaunchError):
-        submit.cancel(NAME, slurm._folder(NAME), 0.2, 0.1)
+        submit.cancel(NAME, taken._folder(NAME), 0.2, 0.1)
     by_user = {argv[0] for argv in answers.asked if f"--user={os.geteuid()}" in argv}
 
     assert by_user == {"squeue", "sacct", "scancel"}
@@ -136,12 +142,11 @@ def test_a_controller_that_is_silent_while_a_job_is_submitted_is_asked_again(
     assert [argv[0] for argv in answers.asked].count("sbatch") == (1 if listed else 2)
 
 
-def test_a_job_is_ended_once_the_controller_answers_again(answers: Answers, slurm: SlurmLauncher) -> None:
+def test_a_job_is_ended_once_the_controller_answers_again(answers: Answers, taken: SlurmLauncher) -> None:
     """It would otherwise run to its time limit, with nobody who waits for it."""
-    slurm.submit(slurm.plan(JOB))
     answers.squeue, answers.silent = "5|RUNNING|n1|None\n", 2
     with pytest.raises(LaunchError, match="is not ended after 0 s: job 5 is RUNNING"):
-        submit.cancel(NAME, slurm._folder(NAME), 0.3, 0.1)
+        submit.cancel(NAME, taken._folder(NAME), 0.3, 0.1)
 
     assert ("scancel", f"--user={os.geteuid()}", "5") in answers.asked
 
@@ -155,50 +160,47 @@ def test_slurm_launcher_does_not_wait_when_slurm_is_not_installed(
         slurm.cancel(NAME)
 
 
-def test_slurm_job_missing_from_one_answer_is_not_ended(answers: Answers, slurm: SlurmLauncher) -> None:
+def test_slurm_job_missing_from_one_answer_is_not_ended(answers: Answers, taken: SlurmLauncher) -> None:
     """It may be listed again, and then it runs as before, with its key."""
-    slurm.submit(slurm.plan(JOB))
-    missing = slurm.state(NAME)
+    missing = taken.state(NAME)
     answers.squeue = "5|RUNNING|n1|None\n"
 
     assert (missing.state, "does not list the job" in missing.detail) == (JobState.RUNNING, True)
-    assert slurm.state(NAME).detail == "job 5 is RUNNING"
-    assert slurm._folder(NAME).final() is None and (folder(slurm) / "in" / "exchange.key").exists()
+    assert taken.state(NAME).detail == "job 5 is RUNNING"
+    assert taken._folder(NAME).final() is None and (folder(taken) / "in" / "exchange.key").exists()
 
 
 def test_how_the_script_ended_counts_while_the_folder_settles(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
+    answers: Answers, taken: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An NFS client sees the file late."""
-    slurm.submit(slurm.plan(JOB))
-    assert slurm.state(NAME).state is JobState.RUNNING
-    (folder(slurm) / "ended.json").write_text('{"job_id": 5, "exit_code": 0, "overdue": false}')
+    assert taken.state(NAME).state is JobState.RUNNING
+    (folder(taken) / "ended.json").write_text('{"job_id": 5, "exit_code": 0, "overdue": false}')
     monkeypatch.setattr(launcher, "SETTLE_S", 0.0)
 
-    assert slurm.state(NAME).state is JobState.SUCCEEDED
+    assert taken.state(NAME).state is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("started", [True, False])
 def test_a_training_that_failed_on_a_node_says_so_while_it_runs_and_at_its_end(
-    answers: Answers, slurm: SlurmLauncher, started: bool
+    answers: Answers, taken: SlurmLauncher, started: bool
 ) -> None:
     """Who failed, how long the others are waited for, and whose exit codes say nothing; a node's checks are none of this."""
-    slurm.submit(slurm.plan(JOB))
     answers.squeue = "5|RUNNING|n[1-2]|None\n"
-    attempt = folder(slurm) / "out" / "abcdef12"
+    attempt = folder(taken) / "out" / "abcdef12"
     for name in ("agent", *(("started",) if started else ())):
         (attempt / name).mkdir(parents=True)
     for node, code in (("n1", "null"), ("n2", "7")):
         (attempt / "agent" / f"{node}.json").write_text(f'{{"exit_code": {code}}}')
     if started:
         (attempt / "started" / "n1").touch()
-    running = slurm.state(NAME)
+    running = taken.state(NAME)
     (attempt / "agent" / "n1.json").write_text('{"exit_code": 143}')
     failed = "n2" if started else ""
     end = f'{{"job_id": 5, "exit_code": 143, "overdue": false, "failed": "{failed}"}}'
-    (folder(slurm) / "ended.json").write_text(end)
+    (folder(taken) / "ended.json").write_text(end)
     answers.squeue = "5|FAILED|n[1-2]|None\n"
-    ended, again = slurm.state(NAME), slurm.state(NAME)
+    ended, again = taken.state(NAME), taken.state(NAME)
 
     waits = "; n2 ended with 7; the other nodes have 630 s from then on to end by themselves"
     late = "n2 ended with 7; the other nodes still ran 630 s later and were ended"
@@ -210,16 +212,15 @@ def test_a_training_that_failed_on_a_node_says_so_while_it_runs_and_at_its_end(
 
 
 def test_a_held_job_that_cannot_be_ended_is_not_over(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
+    answers: Answers, taken: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Released by somebody it would still start, so its state is not known until slurmctld has ended it."""
     monkeypatch.setattr(launcher, "HELD_S", 0.2)
-    slurm.submit(slurm.plan(JOB))
     answers.squeue = "5|PENDING|(null)|launch_failed_requeued_held\n"
     answers.scancel = SlurmReply(1, "", "scancel: error: Kill job error: slurmctld busy")
 
-    assert slurm.state(NAME).state is JobState.UNKNOWN
-    assert slurm._folder(NAME).final() is None
+    assert taken.state(NAME).state is JobState.UNKNOWN
+    assert taken._folder(NAME).final() is None
 
 
 @pytest.mark.parametrize(
@@ -231,29 +232,27 @@ def test_a_held_job_that_cannot_be_ended_is_not_over(
     ],
 )
 def test_a_prolog_that_ends_a_job_is_no_operator(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, reasons: str, claim: str,
+    answers: Answers, taken: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, reasons: str, claim: str,
     state: JobState, trouble: Trouble,
 ) -> None:  # fmt: skip
     """With --no-requeue slurmctld ends the job as scancel does. Its script never ran, and a node of it is drained for that reason."""
     monkeypatch.setattr(launcher, "DRAINED_S", 0.0)
-    slurm.submit(slurm.plan(JOB))
     if claim:
-        (folder(slurm) / "claim").write_text(claim)
+        (folder(taken) / "claim").write_text(claim)
     answers.squeue, answers.sinfo = "5|CANCELLED|n[0-1]|None\n", SlurmReply(0, reasons, "")
-    status = slurm.state(NAME)
+    status = taken.state(NAME)
 
     assert (status.state, status.trouble) == (state, trouble)
     assert ("sinfo -R" in status.detail) is (trouble is Trouble.SERVICE)
 
 
-def test_the_reason_of_a_node_may_come_a_moment_after_the_end(answers: Answers, slurm: SlurmLauncher) -> None:
+def test_the_reason_of_a_node_may_come_a_moment_after_the_end(answers: Answers, taken: SlurmLauncher) -> None:
     """Until then the job is not over."""
-    slurm.submit(slurm.plan(JOB))
     answers.squeue = "5|CANCELLED|n[0-1]|None\n"
-    first = slurm.state(NAME)
+    first = taken.state(NAME)
     answers.sinfo = SlurmReply(0, "Prolog error\n", "")
 
-    assert (first.state, slurm.state(NAME).trouble) == (JobState.RUNNING, Trouble.SERVICE)
+    assert (first.state, taken.state(NAME).trouble) == (JobState.RUNNING, Trouble.SERVICE)
 
 
 @pytest.mark.parametrize(
@@ -283,16 +282,13 @@ def test_a_job_that_nobody_knows_is_over_at_last(
     assert [end] * 2 == [(one.state, one.trouble) for one in seen]
 
 
-LAUNCH_FAILED = "srun: error: task 1 launch failed: Slurmd could not connect IO\n"
-
-
 EXITED = "srun: error: n2: task 1: Exited with exit code 127\n"
 
 
 @pytest.mark.parametrize(
     ("log", "files", "settle_s", "over"),
     [
-        (LAUNCH_FAILED, ("agent/n1",), 3600.0, True),
+        ("srun: error: task 1 launch failed: Slurmd could not connect IO\n", ("agent/n1",), 3600.0, True),
         (EXITED, ("agent/n1",), 0.0, True),
         (EXITED, ("agent/n1",), 3600.0, False),  # its record may be on its way
         (EXITED, ("agent/n1", "agent/n2"), 0.0, False),  # an agent that ended after its report
@@ -301,22 +297,21 @@ EXITED = "srun: error: n2: task 1: Exited with exit code 127\n"
     ],
 )
 def test_a_node_on_which_no_agent_ran_ends_the_job(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch,
+    answers: Answers, taken: SlurmLauncher, monkeypatch: pytest.MonkeyPatch,
     log: str, files: tuple[str, ...], settle_s: float, over: bool,
 ) -> None:  # fmt: skip
     """The other nodes would wait for it for minutes. It is named, and the codes of the others say nothing."""
-    slurm.submit(slurm.plan(JOB))
     monkeypatch.setattr(launcher, "SETTLE_S", settle_s)
     monkeypatch.setattr(submit, "cancel", lambda *_: None)
     answers.squeue = "5|RUNNING|n[1-2]|None\n"
     for name in files:
-        path = folder(slurm) / "out" / "abcdef12" / f"{name}.json"
+        path = folder(taken) / "out" / "abcdef12" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"exit_code": null}')
-    (folder(slurm) / "slurm.log").write_text(f"prelaunch: start 1 of job 5\n{log}")
-    status = slurm.state(NAME)
+    (folder(taken) / "slurm.log").write_text(f"prelaunch: start 1 of job 5\n{log}")
+    status = taken.state(NAME)
 
-    assert (over, status) == (status.state.final, slurm.state(NAME))
+    assert (over, status) == (status.state.final, taken.state(NAME))
     if over:
         assert (JobState.FAILED, Trouble.ENDED, ("n1",)) == (status.state, status.trouble, status.ended)
         assert ({"n2": 127} if log == EXITED else {}) == status.exit_codes

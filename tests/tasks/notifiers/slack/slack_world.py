@@ -54,14 +54,14 @@ REFUSED = Notification(
     measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
-    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=PageKind.GO, items=(), costs=(), culprits=(),
+    REFUSED, title="GO p5-prod: 4 of 4 nodes", topic=PageKind.GO, items=(), costs=(), culprits=(),
     facts=facts("PASS: every required check ran and met the policy."),
 )  # fmt: skip
 LOST = "node-3 sent no report (its process exited 7)"
 CANNOT_TELL = replace(
     REFUSED,
     title=f"CANNOT TELL p5-prod: {LOST}",
-    kind=PageKind.CANNOT_TELL,
+    topic=PageKind.CANNOT_TELL,
     facts=facts(
         "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.", 3
     ),
@@ -75,7 +75,7 @@ DOUBT = "node-2: synchronised is false (system.clock)"
 QUESTION = replace(
     REFUSED,
     title=f"ASK p5-prod: {DOUBT}. Answer by 14:13 UTC",
-    kind=PageKind.QUESTION,
+    topic=PageKind.QUESTION,
     facts=facts("There are warnings, and the policy leaves the decision to a person."),
     audience=Audience.OWNER,
     question=ASKED,

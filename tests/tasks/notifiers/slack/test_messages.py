@@ -30,7 +30,7 @@ from tests.tasks.sessions import answer
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
 OVERRIDE = replace(
-    REFUSED, kind=PageKind.QUESTION, audience=Audience.OWNER, question=replace(ASKED, override=True)
+    REFUSED, topic=PageKind.QUESTION, audience=Audience.OWNER, question=replace(ASKED, override=True)
 )
 CONSOLE = "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html"
 HOSTILE = (
@@ -50,8 +50,8 @@ def test_a_name_that_was_typed_proves_nobody() -> None:
     proven = replace(typed, who="U012AB3CD", via=AnswerChannel.SLACK, verified=True)
 
     assert "U012AB3CD [Slack] (Prefect's form, unverified) allowed it: it is fine" == typed.line
-    assert "plain_text" == answer_message(typed.parts).blocks[0]["text"]["type"]
-    assert "<@U012AB3CD> (Slack) allowed it" in answer_message(proven.parts).blocks[0]["text"]["text"]
+    assert "plain_text" == answer_message(typed.summary).blocks[0]["text"]["type"]
+    assert "<@U012AB3CD> (Slack) allowed it" in answer_message(proven.summary).blocks[0]["text"]["text"]
 
 
 def test_a_message_without_findings_shows_its_text() -> None:
@@ -112,7 +112,7 @@ def item(number: int, **more: Any) -> Item:
     [
         pytest.param(replace(REFUSED, title="NO-GO " + "x" * 5000), id="a title of 5,000 characters"),
         pytest.param(replace(REFUSED, items=tuple(item(n) for n in range(400))), id="400 findings"),
-        pytest.param(replace(REFUSED, items=(item(1, said="m" * 9000),)), id="a finding of 9,000 characters"),
+        pytest.param(replace(REFUSED, items=(item(1, sentence="m" * 9000),)), id="a finding of 9,000 characters"),
         pytest.param(replace(REFUSED, items=(item(1, evidence="e\n" * 9000),)), id="9,000 lines of evidence"),
         pytest.param(replace(REFUSED, items=(item(1, evidence="e" * 90_000),)), id="one line of 90,000"),
         pytest.param(
@@ -121,9 +121,9 @@ def item(number: int, **more: Any) -> Item:
         pytest.param(replace(REFUSED, costs=("c" * 600,) * 40), id="40 lines of cost"),
         pytest.param(replace(REFUSED, facts=(("fact", "f" * 900),) * 60), id="60 facts"),
         pytest.param(replace(REFUSED, links=(Link("l", "https://x/" + "y" * 400),) * 30), id="30 links"),
-        pytest.param(replace(QUESTION, items=tuple(item(n, said="m" * 2900) for n in range(9))), id="a question"),
-        pytest.param(replace(REFUSED, title="", items=(item(1, said="", check="", remedy=""),)), id="nothing said"),
-        pytest.param(replace(REFUSED, answered=AnswerLine("a" * 9000)), id="long words of people"),
+        pytest.param(replace(QUESTION, items=tuple(item(n, sentence="m" * 2900) for n in range(9))), id="a question"),
+        pytest.param(replace(REFUSED, title="", items=(item(1, sentence="", check="", remedy=""),)), id="nothing said"),
+        pytest.param(replace(REFUSED, answer=AnswerLine("a" * 9000)), id="long words of people"),
     ],
 )  # fmt: skip
 def test_every_limit_is_kept(page: Notification) -> None:
@@ -161,7 +161,9 @@ def test_links_are_whole_or_left_out() -> None:
 
 def test_slack_question_keeps_its_buttons_at_the_block_limits() -> None:
     """However much is found, the buttons are there."""
-    page = replace(QUESTION, items=tuple(item(n, said="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9)
+    page = replace(
+        QUESTION, items=tuple(item(n, sentence="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9
+    )
 
     blocks = notification_message(page).blocks
 
@@ -174,7 +176,7 @@ def test_hostile_text_is_inert() -> None:
     hostile = Item("FAIL", "HARDWARE", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
     page = replace(
         REFUSED, title=f"NO-GO {HOSTILE}: {HOSTILE}", items=(hostile,), gate=HOSTILE, cluster=HOSTILE, costs=(HOSTILE,),
-        facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answered=AnswerLine(HOSTILE),
+        facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answer=AnswerLine(HOSTILE),
         measured_s=0.0,
     )  # fmt: skip
 

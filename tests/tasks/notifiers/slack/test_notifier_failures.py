@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -118,8 +119,7 @@ def test_the_token_is_kept_nowhere(
     said = notifier.send(REFUSED)
 
     kept = [setup.store.get(key) for key in setup.store.list("")]
-    everything = f"{kept}{caplog.text}{said}{notifier!r}{vars(notifier)}"
-    assert slack.token not in everything
+    assert slack.token not in f"{kept}{caplog.text}{said}{notifier!r}{vars(notifier)}"
 
 
 def test_blocks_that_slack_refuses_are_sent_as_text(slack: SlackServer, setup: NotifierSetup) -> None:
@@ -175,11 +175,7 @@ def test_a_store_that_fails_loses_no_page(
     slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was sent may be sent again, and that is said."""
-
-    def full(key: str, data: bytes) -> None:
-        raise StoreFull("the store is full")
-
-    monkeypatch.setattr(setup.store, "put", full)
+    monkeypatch.setattr(setup.store, "put", Mock(side_effect=StoreFull("the store is full")))
 
     said = setup.notifier.send(REFUSED)
 

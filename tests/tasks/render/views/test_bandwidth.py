@@ -59,7 +59,7 @@ def test_bandwidth_page_states_that_it_has_no_facts() -> None:
     report = healthy()
 
     assert NO_TABLE in html(report, judged(report, POLICY)[0], "local")
-    assert {("not known", "")} == {row[-2:] for row in bandwidth_table(bandwidth(report, None).rates).rows}
+    assert {("not known", "")} == {row[-2:] for row in bandwidth_table(bandwidth(report, None).rates).body}
 
 
 def test_bandwidth_has_no_row_for_a_collective_that_errored() -> None:

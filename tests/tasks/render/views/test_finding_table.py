@@ -44,13 +44,22 @@ def test_many_names_are_the_first_and_the_last(subjects: list[str], said: str) -
 def test_finding_table_merges_rows_that_differ_only_in_values() -> None:
     """Thirty slow nodes are a row that names the first and the last; three have one each; another check is not mixed in."""
     many = [_slow(place, f"reaches {place} GB/s") for place in range(30)]
-    other = _slow(3, "computes wrong sums", "compute.sdc")
-    rows = finding_rows_of(gathered([*many, other]))
+    rows = finding_rows_of(gathered([*many, _slow(3, "computes wrong sums", "compute.sdc")]))
     few = finding_rows_of(gathered(many[:3]))
 
-    assert ["30 nodes: node-0 ... node-29", "node-3"] == [row.who for row in rows]
-    assert "reaches 0 GB/s (the first of 30 such findings)" == rows[0].said
-    assert ["node-0", "node-1", "node-2"] == [row.who for row in few]
+    assert ["30 nodes: node-0 ... node-29", "node-3"] == [row.subject for row in rows]
+    assert "reaches 0 GB/s (the first of 30 such findings)" == rows[0].message
+    assert ["node-0", "node-1", "node-2"] == [row.subject for row in few]
+
+
+def test_the_finding_table_links_only_to_findings_that_the_page_has() -> None:
+    """The page has room for a hundred findings, and one row may stand for them all."""
+    late = replace(_slow(3, "is late", "system.clock"), level=Level.WARN)
+    findings = (*(_slow(place, f"reaches {place} GB/s") for place in range(101)), late)
+    page = html(healthy(), replace(verdict_of(healthy()), findings=findings), "local")
+
+    linked = re.findall('<td><a href="#(finding-[^"]+)', page)
+    assert 1 == len(linked) and f'id="{linked[0]}"' in page and "<td>is late</td>" in page
 
 
 def test_an_anchor_is_stable_and_its_own() -> None:

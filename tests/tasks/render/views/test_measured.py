@@ -17,7 +17,7 @@ def test_values_of_all_ranks_are_a_range() -> None:
     for rank, rate in enumerate((39.5, 40.25, 41.0, 40.0)):
         report = with_metric(report, "compute.gemm", f"node-0/rank-{rank}", "gflops", rate)
     (node,) = measured(report, ["node-0"])
-    said = {line.check: line.said for line in node.lines}
+    said = {line.check: line.text for line in node.lines}
 
     assert "node-0" == node.name and "4 ranks: " == said["compute.gemm"][:9]
     assert "gflops 39.5 to 41" in said["compute.gemm"]
@@ -31,7 +31,7 @@ def test_measured_line_gives_the_reason_of_an_unmeasured_rank() -> None:
     (node,) = measured(report, ["node-1"])
     (line,) = [line for line in node.lines if line.check == "compute.gemm"]
 
-    assert "not measured: out of memory; " in line.said and "gflops" in line.said
+    assert "not measured: out of memory; " in line.text and "gflops" in line.text
 
 
 def test_a_fleet_has_as_much_as_there_is_room_for() -> None:
@@ -40,5 +40,5 @@ def test_a_fleet_has_as_much_as_there_is_room_for() -> None:
     found = measured(report, [f"ip-10-0-0-{11 + place}" for place in range(6)] * 40)
 
     assert 6 <= len(found) < 240
-    assert ROOM >= sum(len(line.said) for node in found for line in node.lines)
-    assert LINE >= max(len(line.said) for node in found for line in node.lines)
+    assert ROOM >= sum(len(line.text) for node in found for line in node.lines)
+    assert LINE >= max(len(line.text) for node in found for line in node.lines)

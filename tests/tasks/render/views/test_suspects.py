@@ -27,7 +27,7 @@ FIVE, EIGHT = "ip-10-0-0-16", "ip-10-0-0-18"
 
 def test_a_suspect_says_what_it_rests_on() -> None:
     """Who, how sure, how many tests of how many, and the noise that was fitted."""
-    (row,), (held,) = suspects_table([BAD]).rows, matrices_table([BAD]).rows
+    (row,), (held,) = suspects_table([BAD]).body, matrices_table([BAD]).body
     _, answer, bad, usual, threshold, sensitivity, hiccup = held
 
     assert (f"node {EIGHT}", "22 of 22, both ways") == (row[0], row[2])
@@ -64,18 +64,18 @@ def test_suspects_view_clears_no_part_for_an_inconclusive_answer(answer: MatrixA
 def test_nodes_are_a_map_of_the_worst_rail() -> None:
     """One rail of one node of four: its row and column are dark, first, and crossed."""
     made = heat_map(between(8, 4, bad_rails=[(5, 2)]))
-    first = [cell for cell in made.rows[0][1] if cell.text]
+    first = [cell for cell in made.lines[0][1] if cell.text]
 
-    assert FIVE == made.rows[0][0] and all(cell.bad for cell in first)
+    assert FIVE == made.lines[0][0] and all(cell.bad for cell in first)
     assert {2} == {cell.step for cell in first}
-    assert {5} == {cell.step for _, row in made.rows[1:] for cell in row[1:] if cell.text}
+    assert {5} == {cell.step for _, row in made.lines[1:] for cell in row[1:] if cell.text}
 
 
 def test_heat_map_leaves_untested_cells_blank_and_marks_failed_ones() -> None:
     """A sparse tournament has no holes; a test that failed is one, and one that two more do not repeat is none."""
     one = between(12, partners=4)
     values = [None if k == 3 else v for k, v in enumerate(one.matrix.values)]
-    rows = heat_map(shown(replace(one.matrix, values=values))).rows
+    rows = heat_map(shown(replace(one.matrix, values=values))).lines
     cells = [cell for _, row in rows for cell in row]
     parts = (Endpoint("a", "a"), Endpoint("b", "b"))
     again = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, [0] * 3 + [1] * 3, [1] * 3 + [0] * 3,
@@ -89,14 +89,13 @@ def test_the_inside_of_a_node_that_has_a_suspect_is_drawn_whole() -> None:
     """Its GPUs by their own names; other nodes' are not, and a matrix without a bad test has no map."""
     (made,) = maps_of([inside(6, 4, bad=[(5, 3)]), inside(6, 4)])
 
-    assert ("Bandwidth inside nodes, ip-10-0-0-16", "rank-23") == (made.title, made.rows[0][0])
+    assert ("Bandwidth inside nodes, ip-10-0-0-16", "rank-23") == (made.title, made.lines[0][0])
     assert MAPS == len(maps_of([BAD] * (MAPS + 3)))
 
 
 def test_a_thousand_nodes_of_eight_rails_stay_small() -> None:
     """The page has the worst nodes, says how many more there are, and is below 3 MB."""
-    one = between(1000, 8, bad=(3, 700), partners=3)
-    verdict, decoded = with_shown(8, one)
+    verdict, decoded = with_shown(8, between(1000, 8, bad=(3, 700), partners=3))
     page = html(fleet(8, peers=False), verdict, "x", decoded)
 
     assert len(page.encode()) < LIMIT
@@ -115,11 +114,13 @@ def test_every_form_names_the_suspect() -> None:
 def test_names_are_inert() -> None:
     """A matrix of another tool names its parts."""
     name = "<script>alert(1)</script>|[x](http://e.example)"
-    parts = tuple(replace(part, name=name + part.name, node=name + part.node) for part in BAD.matrix.parts)
-    hostile = VerdictContext(shown=(shown(replace(BAD.matrix, parts=parts)),))
+    parts = tuple(
+        replace(part, name=name + part.name, node=name + part.node) for part in BAD.matrix.endpoints
+    )
+    hostile = VerdictContext(matrices=(shown(replace(BAD.matrix, endpoints=parts)),))
     verdict, _ = with_shown(8)
 
-    assert Entity.NODE is hostile.shown[0].decoded.suspects[0].kind
+    assert Entity.NODE is hostile.matrices[0].decoded.suspects[0].kind
     assert 1 == html(None, verdict, "x", hostile).count("<script")
     text = markdown(None, verdict, "x", hostile)
     assert "<script" not in text and "](http" not in text

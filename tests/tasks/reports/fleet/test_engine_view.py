@@ -76,7 +76,7 @@ def test_our_acts_say_where_a_node_is(acts: tuple[Act, ...], expected: OurState)
     [
         (machine(ServiceState.SERVING), OurState.FENCED, Disagreement.SERVES),
         (machine(ServiceState.SERVING), OurState.REPAIRING, Disagreement.SERVES),
-        (machine(ServiceState.OUT, Holder.OTHER), OurState.FENCED, Disagreement.TAKEN),
+        (machine(ServiceState.OUT, Holder.OTHER), OurState.FENCED, Disagreement.OTHER_HOLDER),
         (machine(ServiceState.OUT), OurState.FENCED, Disagreement.UNMARKED),
         (machine(ServiceState.OUT, Holder.PRELAUNCH, "other-1"), OurState.FENCED, Disagreement.OTHER_GATE),
         (machine(ServiceState.OUT, Holder.PRELAUNCH), OurState.FENCED, None),
@@ -119,7 +119,7 @@ def shown_by_engine(*machines: Machine, acts: tuple[Act, ...] = (), one_name: st
     """A fleet without a gate, of which the engine shows these machines."""
     views = machine_rows({one.node: one for one in machines}, acts, serving())
     found = fleet_of(known_of(()), 1690.0, 1e9, views={row.node: row for row in views}, one_name=one_name)
-    return replace(found, asked=True)
+    return replace(found, has_reply=True)
 
 
 def text_of(found: Fleet) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from checks.model import Report
 from tasks.reports.fleet.reading import UNKNOWN, needed_gates, read_fleet
 from tasks.store.folder import FolderStore
@@ -57,8 +59,19 @@ def test_pruning_makes_no_machine_look_better(store: FolderStore) -> None:
     assert before == told()
 
 
-def test_pruning_makes_no_machine_look_worse(store: FolderStore) -> None:
-    """What measured a failure away stays beside the gate that refused for it, although later proofs did not measure its check."""
+def with_gpus(report: Report, machine: str, driver: str = "570.1") -> Report:
+    """The report with GPUs of their own in each node."""
+    own = {n.name: {"gpu_uuids": f"GPU-{machine}-{n.name}", "driver": driver} for n in report.nodes}
+    return replace(
+        report, nodes=tuple(replace(n, identity={**n.identity, **own[n.name]}) for n in report.nodes)
+    )
+
+
+@pytest.mark.parametrize("driver", ["570.1", "580.1"])
+def test_pruning_makes_no_machine_look_worse(store: FolderStore, driver: str) -> None:
+    """What measured a failure away stays beside the gate that refused for it, although later proofs did not measure its check, its
+    repair changed the driver, and nodes of another cluster have the same names.
+    """
     checks = {one: line for one, line in POLICY.checks.items() if one != "collective.all_reduce"}
     few = replace(POLICY, checks=checks)
     for number in range(4):
@@ -67,7 +80,9 @@ def test_pruning_makes_no_machine_look_worse(store: FolderStore) -> None:
             rows = tuple(row for row in report.observations if row.check in checks)
             plan = tuple(row for row in report.plan if row.check in checks)
             report = replace(report, observations=rows, plan=plan)
-        keep(store, number, report, few if number > 1 else POLICY)
+        own = with_gpus(report, "c", driver if number else "570.1")
+        keep(store, number, own, few if number > 1 else POLICY)
+    keep(store, 4, with_gpus(dated(4, healthy(3, 2)), "d"), cluster="d")
     before = [(one.name, one.state, one.open) for one in read_fleet(store, NOW).nodes]
     pruning = planned(store, 1, True, NOW, needed_gates(store, NOW))
     remove(store, pruning.old)
@@ -89,10 +104,6 @@ def test_a_report_whose_nodes_nobody_knows_stays(store: FolderStore) -> None:
 def test_a_machine_that_was_replaced_needs_nothing(store: FolderStore) -> None:
     """Else the gates of machines that are rented for a day would stay for ever."""
     for number in range(3):
-        report = healthy()
-        nodes = tuple(
-            replace(n, identity={**n.identity, "gpu_uuids": f"GPU-{number}-{n.name}"}) for n in report.nodes
-        )
-        keep(store, number, dated(number, replace(report, nodes=nodes)))
+        keep(store, number, with_gpus(dated(number, healthy()), str(number)))
 
     assert {gate_id(2)} == needed_gates(store, NOW).keys()

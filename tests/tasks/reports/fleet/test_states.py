@@ -292,7 +292,7 @@ def test_the_engine_s_state_is_beside_ours(
 
     assert differs is only(found).differs
     assert ("differs from the engine" in answer_line(found)) is (differs is not None)
-    assert service.value in fleet_text(replace(found, asked=True))
+    assert service.value in fleet_text(replace(found, has_reply=True))
 
 
 def test_fleet_headline_states_that_it_is_not_complete() -> None:
@@ -301,7 +301,7 @@ def test_fleet_headline_states_that_it_is_not_complete() -> None:
 
     assert "NOT COMPLETE: 1 record could not be read" in fleet_text(found).splitlines()[0]
     assert 3 == fleet_code(found)
-    silent = replace(found, problems=("it is silent",), asked=False)
+    silent = replace(found, problems=("it is silent",), has_reply=False)
     assert 3 == fleet_code(silent)
     assert answer_line(silent).endswith("; NOT COMPLETE: the engine did not answer")
 

@@ -21,7 +21,7 @@ def asked(ras: FakeRas, patience_s: float = 5.0) -> client.RasAnswer:
 def test_ras_answers_in_json() -> None:
     job = job_of(4)
 
-    assert (Reach.ANSWERED, job.as_json()) == ((found := asked(answering(job))).reach, found.text)
+    assert (Reach.JOB, job.as_json()) == ((found := asked(answering(job))).reach, found.text)
 
 
 def test_ras_client_reports_nobody_when_no_server_listens() -> None:
@@ -76,7 +76,7 @@ def test_another_process_of_the_job_answers_where_one_is_stopped() -> None:
     ras = answering(job_of(4))
     ras.silent_connections = 2
 
-    assert Reach.ANSWERED is asked(ras).reach
+    assert Reach.JOB is asked(ras).reach
 
 
 def test_an_answer_that_does_not_end_is_given_up() -> None:

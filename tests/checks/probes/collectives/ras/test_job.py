@@ -28,7 +28,7 @@ class Node:
         before = _earlier(self.last, after_s) if self.last else None
         made = json.loads(json.dumps(snapshot(replace(self.context, before=before))))
         self.last = made
-        result = job.body(replace(self.context, before=before or made, look=made))
+        result = job.body(replace(self.context, before=before or made, current=made))
         assert isinstance(result, Measurement)
         return result
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tasks.launchers.base import LaunchRejected, Work
 from tasks.launchers.sagemaker.model_trainer.overlay import MACHINES, overlay
 from tests.fakes.sagemaker.pools import key
+from tests.tasks.launchers.sagemaker.planning import changed
 
 OURS: dict[str, Any] = {
     "TrainingJobName": "tiny-train-1",
@@ -51,12 +51,6 @@ THEIRS: dict[str, Any] = {
     "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
     "Tags": [{"Key": "team", "Value": "x"}],
 }
-
-
-def changed(body: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
-    """The body with one value replaced; {} above it where it had nothing."""
-    head, _, rest = path.partition(".")
-    return {**body, head: changed(body.get(head) or {}, rest, value) if rest else value}
 
 
 def test_the_machines_are_the_gates_and_the_run_is_the_trainers() -> None:

@@ -6,7 +6,10 @@ import itertools
 import tarfile
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,12 +17,14 @@ from container.agent.files.log_lines import lines_of
 from tasks.launchers.base import LaunchError
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.output import channels, s3_objects
+from tasks.launchers.sagemaker.output.channels import ChannelFiles
+from tasks.launchers.sagemaker.output.fetch import SageMakerOutput
 from tasks.launchers.sagemaker.output.s3_objects import ListedObject
 from tasks.launchers.sagemaker.request.locations import Places
 from tasks.store.aws import AwsTimeouts
 from tests.fakes.serving import serving
 from tests.tasks.launchers.sagemaker.left import A, Account, B, files_in, packed, record, report, told
-from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, JOB, REGION, described
+from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, BEGAN, JOB, REGION, described
 from tests.tasks.store.servers import Flaky, environment, moto
 
 ARCHIVE = f"output/{JOB}/output"
@@ -202,6 +207,25 @@ def test_the_log_is_the_last_way_out(aws: Account, tmp_path: Path) -> None:
     assert output.summary(aws.ended()).attempt == A
 
 
+@pytest.mark.parametrize("index", [0, 9])
+def test_a_report_is_read_at_both_ends_of_a_long_log(monkeypatch: pytest.MonkeyPatch, index: int) -> None:
+    """In one job the checks print before the training does; what could not be copied is printed last."""
+    pages = [["x" * 1000]] * 9
+    pages.insert(index, list(lines_of("gate", A, "algo-1", report("algo-1"))))
+    monkeypatch.setattr(channels, "LOG_BYTES", 5000)
+
+    def call(service: str, operation: str, missing: object, **request: Any) -> Any:
+        if operation == "describe_log_streams":
+            return {"logStreams": [{"logStreamName": f"{JOB}/algo-1-1"}]}
+        page = int(request.get("nextToken", 0 if request["startFromHead"] else 9))
+        tokens = {"nextForwardToken": str(min(page + 1, 9)), "nextBackwardToken": str(max(page - 1, 0))}
+        return {"events": [{"message": line} for line in pages[page]], **tokens}
+
+    channels._lines(SimpleNamespace(call=call), JOB, ("algo-1",), brought := ChannelFiles())  # type: ignore[arg-type]
+
+    assert [f"{A}/nodes/algo-1.json"] == list(brought.files)
+
+
 def test_a_host_speaks_for_itself_alone_in_the_log(aws: Account, tmp_path: Path) -> None:
     """One container cannot vouch for another."""
     aws.prints("algo-1", list(lines_of("gate", A, "algo-2", report("algo-2"))))
@@ -217,11 +241,19 @@ def test_exit_codes_are_the_agents_own(aws: Account) -> None:
     assert {"algo-1": 7} == aws.output().summary(aws.ended("Failed", FailureReason=ALGORITHM)).exit_codes
 
 
+def restarted(aws: Account) -> dict[str, Any]:
+    """The end of a job whose last start begins half a minute from now."""
+    job, later = aws.ended(steps=RESTARTED), datetime.now(UTC) - BEGAN - timedelta(minutes=2.5)
+    for step in job["SecondaryStatusTransitions"]:
+        step["StartTime"] += later
+    return job
+
+
 def test_hosts_clocks_do_not_bring_back_a_start_before_the_last(aws: Account) -> None:
     """The last start reached no S3, and its clock is decades behind: which one is current is not known."""
     aws.writes(told(A))
     aws.writes({"output.tar.gz": packed(told(B, code=1))}, ARCHIVE)
-    seen = aws.output().summary(aws.ended(steps=RESTARTED))
+    seen = aws.output().summary(restarted(aws))
 
     assert ("", {A, B}, {}) == (seen.attempt, set(seen.earlier), seen.exit_codes)
 
@@ -231,9 +263,22 @@ def test_the_logs_own_time_tells_the_last_start(aws: Account) -> None:
     aws.writes(told(A))
     for host in HOSTS:
         aws.prints(host, list(lines_of("gate", B, host, report(host))), int(time.time()) + 60)
-    seen = aws.output().summary(aws.ended(steps=RESTARTED))
+    seen = aws.output().summary(restarted(aws))
 
     assert (B, (A,)) == (seen.attempt, seen.earlier)
+
+
+@pytest.mark.parametrize(("minute", "attempt", "earlier"), [(4.5, A, ()), (1.5, "", (A,))])
+def test_the_last_start_may_be_the_only_one_that_left_files(
+    monkeypatch: pytest.MonkeyPatch, minute: float, attempt: str, earlier: tuple[str, ...]
+) -> None:
+    """The first start died before its roll call ended, and the second one runs: it is current, unless its files are of the first."""
+    item = ListedObject(f"{A}/agent/algo-1.json", "", 1, BEGAN + timedelta(minutes=minute))
+    monkeypatch.setattr(channels, "written", lambda clients, places: {item.path: item})
+    output = SageMakerOutput(Clients(REGION), Places("s3://bucket", JOB))
+    latest = output.summary(described(steps=RESTARTED[:5]))
+
+    assert (attempt, earlier) == (latest.attempt, latest.earlier)
 
 
 def test_a_running_job_reads_no_record(aws: Account) -> None:

@@ -70,7 +70,10 @@ def answered(**services: list[tuple[str, Any]]) -> Clients:
     for name, answers in services.items():
         stub = Stubber(made.client({"quotas": "service-quotas"}.get(name, name)))
         for call, answer in answers:
-            _add(stub, call, answer)
+            if isinstance(answer, str):
+                stub.add_client_error(call, answer, f"User is not authorized: {answer}")
+            else:
+                stub.add_response(call, answer)
         stub.activate()
     return made
 
@@ -78,10 +81,3 @@ def answered(**services: list[tuple[str, Any]]) -> Clients:
 def looks(lines: tuple[PreflightCheck, ...]) -> list[tuple[str, PreflightResult]]:
     """What was looked at, and what came of it."""
     return [(line.subject, line.result) for line in lines]
-
-
-def _add(stub: Stubber, call: str, answer: Any) -> None:
-    if isinstance(answer, str):
-        stub.add_client_error(call, answer, f"User is not authorized: {answer}")
-    else:
-        stub.add_response(call, answer)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import botocore.session
 import pytest
 
 from tasks.launchers.sagemaker.request.difference import NEVER_DESCRIBED, Difference, differences
+from tests.tasks.launchers.sagemaker.planning import MISSING, changed
 
 SENT: dict[str, Any] = {
     "TrainingJobName": "p5-check-1",
@@ -42,20 +42,8 @@ SENT: dict[str, Any] = {
     "HyperParameters": {"lr": "0.1"},
     "Tags": [{"Key": "prelaunch:gate", "Value": "x"}],
 }
-MISSING = object()
-
-
-def answered(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
-    """AWS's answer, with another value in one place."""
-    has = copy.deepcopy({key: value for key, value in SENT.items() if key != "Tags"})
-    place: Any = has
-    for key in path[:-1]:
-        place = place.setdefault(key, {}) if isinstance(key, str) else place[key]
-    if value is MISSING:
-        del place[path[-1]]
-    else:
-        place[path[-1]] = value
-    return has
+# What AWS answers has no tags.
+ANSWER = {key: value for key, value in SENT.items() if key != "Tags"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +78,7 @@ def test_every_field_that_the_request_names_is_compared(
     path: tuple[str, ...], value: Any, field: str
 ) -> None:
     """A value that AWS changed, dropped, or added to a list."""
-    assert field == differences(SENT, answered(path, value))[0].field
+    assert field == differences(SENT, changed(ANSWER, path, value))[0].field
 
 
 @pytest.mark.parametrize(
@@ -111,7 +99,7 @@ def test_every_field_that_the_request_names_is_compared(
 )
 def test_request_difference_ignores_additions_of_aws(path: tuple[str, ...], value: Any) -> None:
     """A healthy job is not refused for a default, an order that means nothing, or the long form of a key."""
-    assert () == differences(SENT, answered(path, value))
+    assert () == differences(SENT, changed(ANSWER, path, value))
 
 
 def test_only_what_aws_never_answers_is_left_out() -> None:

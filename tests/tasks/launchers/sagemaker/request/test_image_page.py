@@ -43,8 +43,7 @@ def _cell(tool: str, policies: list[Policy], required: bool) -> str:
 
 def test_the_page_has_the_table_of_the_catalogue() -> None:
     """Never written by hand."""
-    text = PAGE.read_text()
-    head, _, rest = text.partition(BEGIN)
+    head, _, rest = PAGE.read_text().partition(BEGIN)
     shown, _, tail = rest.partition(END)
     if os.environ.get(UPDATE):
         PAGE.write_text(f"{head}{BEGIN}{table()}{END}{tail}")

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tasks.launchers.sagemaker.request.validate import objections, request_shape, translated
-from tests.tasks.launchers.sagemaker.planning import CHECK, body_of
-
-
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """A sound request with one value at a path."""
-    body = copy.deepcopy(body_of(CHECK))
-    place: Any = body
-    *folders, last = path.split(".")
-    for key in folders:
-        place = place.setdefault(key, {})
-    place[last] = value
-    return body
+from tests.tasks.launchers.sagemaker.planning import CHECK, body_of, changed
 
 
 def shapes(shape: Any, seen: set[str]) -> Iterator[Any]:
@@ -67,7 +55,7 @@ def test_a_sound_request_has_no_objections() -> None:
 )
 def test_request_validation_finds_what_aws_would_refuse(path: str, value: Any, says: str) -> None:
     """Path, value, limit and source."""
-    assert [line for line in objections(changed(path, value)) if says in line] != []
+    assert [line for line in objections(changed(body_of(CHECK), path, value)) if says in line] != []
 
 
 @pytest.mark.parametrize(
@@ -81,12 +69,12 @@ def test_request_validation_finds_what_aws_would_refuse(path: str, value: Any, s
 )
 def test_request_validation_accepts_what_aws_takes(path: str, value: Any) -> None:
     """The model's patterns are Java's, and are read as Java reads them."""
-    assert objections(changed(path, value)) == []
+    assert objections(changed(body_of(CHECK), path, value)) == []
 
 
 def test_no_secret_is_shown() -> None:
     """Values of environment and hyperparameters are counted."""
-    long = changed("Environment", {"WANDB_API_KEY": "hunter2" * 100})
+    long = changed(body_of(CHECK), "Environment", {"WANDB_API_KEY": "hunter2" * 100})
     wrong = long | {"HyperParameters": {"key": ["hunter2"]}}
 
     for body in (long, wrong):
@@ -96,7 +84,7 @@ def test_no_secret_is_shown() -> None:
 
 def test_a_long_value_is_shortened() -> None:
     """A message stays a line."""
-    assert max(len(line) for line in objections(changed("RoleArn", "x" * 5000))) < 300
+    assert max(len(line) for line in objections(changed(body_of(CHECK), "RoleArn", "x" * 5000))) < 300
 
 
 def test_every_pattern_of_the_model_is_understood() -> None:
