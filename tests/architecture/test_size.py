@@ -23,7 +23,7 @@ SLACK = 300
     ("measure", "budget"),
     [
         pytest.param(partial(size.total, *PRODUCT), 65_989, id="product"),
-        pytest.param(partial(size.total, *TESTS), 77_832, id="tests"),
+        pytest.param(partial(size.total, *TESTS), 77_833, id="tests"),
         pytest.param(size.core, 36_947, id="what a gate imports"),
     ],
 )

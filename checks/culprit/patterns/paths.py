@@ -116,8 +116,7 @@ def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
 
 def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Mapping[Pair, int]]:
     """The number of tests of each cell, and of the bad ones of each cell that has some."""
-    spoiled = Counter(matrix.ends[test] for test in bad)
-    return matrix.cells, spoiled
+    return matrix.cells, Counter(matrix.ends[test] for test in bad)
 
 
 def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Collection[Pair]) -> set[Pair]:

@@ -8,6 +8,7 @@ from checks.culprit.decode import decode_without
 from checks.culprit.matrix import Entity, MatrixAnswer, Span, Tolerance
 from checks.culprit.retest import LOST_SHARE, PAUSE_US
 from checks.culprit.topology import switches_of
+from checks.documents.columns import by_check
 from checks.facts.instances import Facts
 from checks.judge.culprits.from_report import CHECKS, MatrixSubject, PairTable, matrices, table
 from checks.judge.culprits.pattern_findings import HICCUPS, MatrixReading
@@ -55,9 +56,9 @@ def tolerance(
 def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[MatrixReading, ...]:
     """Every matrix of the report's pair tests under this policy, decoded, for report pages. Rows that cannot be used are left out."""
     readings: list[MatrixReading] = []
-    switches = switches_of(report)
+    switches, tables = switches_of(report), by_check(report.observations)
     for check in CHECKS:
-        records = [r for r in report.observations if r.check == check and r.outcome is Outcome.MEASURED]
+        records = [record for record in tables.get(check, ()) if record.outcome is Outcome.MEASURED]
         if records:
             tests = table(report, records, switches)
             readings += readings_of(check, tests, policy, share_gbps(report, facts))

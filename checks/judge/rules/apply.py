@@ -167,7 +167,8 @@ def _rule_findings(
 def _naming(findings: Iterable[Finding], rule: Rule, records: Sequence[Observation]) -> Iterator[Finding]:
     """The findings with the parts that the check names beside a count, such as the memory modules that had the errors."""
     name, listed = f"{rule.metric}_parts", list(findings)
-    texts = {item.subject: item.metrics[name] for item in records if name in item.metrics} if listed else {}
+    table = CheckTable.collect("", records if listed else ())
+    texts = dict(pair for pair in zip(table.columns.subjects, table.column(name), strict=True) if pair[1])
     for finding in listed:
         text = finding.is_predicate and texts.get(finding.subject)
         yield replace(finding, message=f"{finding.message}: {text}") if text else finding
@@ -306,8 +307,7 @@ def _unequal_number(rule: Rule, odd: Sequence[tuple[int, object]]) -> Comparison
 
 def _is_comparable(value: object, wanted: object) -> bool:
     """Whether both are of one type; 1 and 1.0 are numbers, True is none."""
-    numbers = {type(value), type(wanted)} <= {int, float}
-    return numbers or type(value) is type(wanted)
+    return {type(value), type(wanted)} <= {int, float} or type(value) is type(wanted)
 
 
 def _versions(check: str, rule: Rule, records: Sequence[Observation], blind: Level) -> Iterator[Finding]:
@@ -383,5 +383,4 @@ def _who_has(values: Mapping[str, str], ranked: Sequence[tuple[str, int]]) -> st
 
 
 def _unmeasured(check: str, rule: Rule, record: Observation, reason: str, blind: Level) -> Finding:
-    unmeasured = Unmeasured(rule.metric, reason)
-    return not_measured(check, record.subject, unmeasured, blind, record.evidence)
+    return not_measured(check, record.subject, Unmeasured(rule.metric, reason), blind, record.evidence)

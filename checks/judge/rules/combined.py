@@ -72,8 +72,7 @@ def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[
     if all(_is_calm(member, records, context) for member, records in group):
         return [], NOTHING_SHARED
     shares = [share for member, records in group for share in _shares(member, records)]
-    distances = _distances(rule, shares, better_side(rule))
-    slow = _distances(rule, shares, -better_side(rule))
+    distances, slow = _distances(rule, shares)
     subjects = {share.subject for share in shares}
     nodes = len(subjects if rule.over is Over.NODE else set(map(node_of, subjects)))
     worse = worse_side_tails(slow, distances, nodes)
@@ -94,17 +93,19 @@ def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[
     return findings, SharedNoise(good.heavier(worse), ratios, good)
 
 
-def _distances(rule: Rule, shares: Sequence[_Share], better: int) -> list[float]:
-    """How far the values on the better side are from their medians, each in spreads of its own label."""
+def _distances(rule: Rule, shares: Sequence[_Share]) -> tuple[list[float], list[float]]:
+    """How far the values on the better side, and on the worse one, are from their medians, each in spreads of its own label."""
+    better, sides = better_side(rule), (list[float](), list[float]())
     alike: dict[str, list[_Share]] = {}
     for share in shares:
         alike.setdefault(share.label, []).append(share)
-    distances: list[float] = []
     for some in alike.values():
         ratios = [share.ratio for share in some]
         if len(ratios) >= LEAST_VALUES and len({node_of(share.subject) for share in some}) >= LEAST_NODES:
-            distances += good_side(ratios, spread_of(ratios), better)
-    return distances
+            spread = spread_of(ratios)
+            for side, distances in zip((better, -better), sides, strict=True):
+                distances += good_side(ratios, spread, side)
+    return sides
 
 
 def chances(false_names: float, policy: Policy, records: Mapping[str, CheckTable]) -> Chances:
