@@ -15,7 +15,8 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
+from operator import is_
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from checks.documents.nearest import nearest
@@ -205,6 +206,9 @@ def _members(members: Mapping[str, object], items: Sequence[Any]) -> tuple[Any, 
 
 
 def _lists(target: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
+    if all(map(is_, items, repeat(items[0]))):  # one list, repeated
+        decoded = column(target, items[0])
+        return None if decoded is None else (decoded,) * len(items)
     decoded = column(target, list(chain.from_iterable(items)))
     if decoded is None:
         return None

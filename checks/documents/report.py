@@ -37,6 +37,9 @@ REPORT_BYTES = 512 * 1024 * 1024
 
 MERGED_FILE = "health_check_metrics.json"
 
+# A column of so many equal values or more is written as one value under this key. Most columns of a fleet are such.
+ALL, REPEATED = "all", 256
+
 # A file that also has the tables of another tool holds the report under this key (tasks/render/seed_report.py).
 WRAPPED = "prelaunch_report"
 Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
@@ -81,10 +84,13 @@ def dump(report: Report) -> bytes:
     """The report as canonical JSON (sorted keys, UTF-8): equal reports give equal bytes."""
     file = ReportFile(
         schema_version=SCHEMA_VERSION,
-        checks={check: table.by_subject().columns for check, table in by_check(report.observations).items()},
+        checks={},
         **{f.name: getattr(report, f.name) for f in dataclasses.fields(report) if f.name != "observations"},
     )
-    return dump_plain(file)
+    tables = {
+        check: _written(table.by_subject().columns) for check, table in by_check(report.observations).items()
+    }
+    return dump_plain({**plain_table(file), "checks": tables})
 
 
 def load(data: bytes) -> Report:
@@ -96,6 +102,9 @@ def load(data: bytes) -> Report:
         value = parse_json(data, REPORT_BYTES)
         value = value.get(WRAPPED, value) if isinstance(value, dict) else value
         _require_version(value)
+        checks = value.get("checks") if isinstance(value, dict) else None
+        for table in checks.values() if isinstance(checks, dict) else ():
+            _repeat(table)
         file = decode(ReportFile, value)
     finally:
         # To the oldest generation, unseen: they would all be new, and the next collection would look at each.
@@ -109,6 +118,36 @@ def load(data: bytes) -> Report:
     observations = Observations(CheckTable(check, columns) for check, columns in file.checks.items())
     names = [f.name for f in dataclasses.fields(Report) if f.name != "observations"]
     return Report(observations=observations, **{name: getattr(file, name) for name in names})
+
+
+def _written(columns: Columns) -> dict[str, object]:
+    """The columns as the file has them."""
+    table = plain_table(columns)
+    for part, name in _columns_of(table):
+        column, count = part[name], len(columns.subjects)
+        # The texts differ where values are equal but not the same: True and 1, 0.0 and -0.0.
+        if count >= REPEATED and column.count(column[0]) == count and len(set(map(repr, column))) == 1:
+            part[name] = {ALL: column[0]}
+    return table
+
+
+def _repeat(table: object) -> None:
+    """Write the columns of a check as lists again."""
+    for part, name in _columns_of(table):
+        if type(part[name]) is dict and part[name].keys() == {ALL}:
+            subjects = cast(dict[str, object], table).get("subjects")
+            part[name] = [part[name][ALL]] * (len(subjects) if type(subjects) is list else 0)
+
+
+def _columns_of(table: Any) -> list[tuple[dict[str, Any], str]]:
+    """Where each column of a check is, but that of its subjects."""
+    metrics = table.get("metrics") if type(table) is dict else None
+    own = (
+        [(table, name) for name in table if name not in ("subjects", "metrics")]
+        if type(table) is dict
+        else []
+    )
+    return own + [(metrics, name) for name in metrics] if type(metrics) is dict else own
 
 
 def load_node(data: bytes) -> NodeReport:

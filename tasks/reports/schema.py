@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
-from checks.documents.report import ReportFile
+from checks.documents.report import ALL, ReportFile
 from checks.policy import Policy
 from tasks.gate_file.model import Gate
 from tasks.launchers.registry import LAUNCHERS
@@ -34,7 +34,17 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 def report_schema() -> str:
     """The schema as text: unknown keys are refused wherever the reader refuses them."""
-    return schema_text(TypeAdapter(ReportFile).json_schema(), "health_check_metrics.json")
+    schema = TypeAdapter(ReportFile).json_schema()
+    columns = schema["$defs"]["Columns"]["properties"]
+    for name in columns.keys() - {"subjects", "metrics"}:
+        columns[name] = _column(columns[name])
+    columns["metrics"]["additionalProperties"] = _column(columns["metrics"]["additionalProperties"])
+    return schema_text(schema, "health_check_metrics.json")
+
+
+def _column(values: dict[str, Json]) -> dict[str, Json]:
+    """A list, or the one value of all subjects."""
+    return {"anyOf": [values, {"type": "object", "properties": {ALL: values["items"]}, "required": [ALL]}]}
 
 
 def policy_schema() -> str:

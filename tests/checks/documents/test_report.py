@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.report import clip, dump, load
-from checks.model import EVIDENCE_BYTES, KernelLog, Observation, Report
+from checks.documents.report import REPEATED, clip, dump, load
+from checks.model import EVIDENCE_BYTES, KernelLog, Observation, Report, Value
 from checks.value_types import DecodeError
 from tests.sample_reports import healthy, with_metric, with_row, wrong_sums
 
@@ -131,3 +133,80 @@ def test_a_report_that_does_not_say_it_says_that_the_kernel_log_is_readable() ->
     del document["declared"]["kernel_log"]
 
     assert load(json.dumps(document).encode()).declared.kernel_log is KernelLog.READABLE
+
+
+def _fleet(values: list[Value], count: int = REPEATED) -> Report:
+    """One check of so many nodes that only differ in this metric, whose values repeat."""
+    row = replace(healthy(1, 1).observations[0], check="a.check", reason="")
+    rows = [
+        replace(row, subject=f"node-{index:04}", metrics={"metric": values[index % len(values)]})
+        for index in range(count)
+    ]
+    return replace(healthy(1, 1), observations=tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("values", "short"),
+    [
+        ([0.02], True),
+        (["text"], True),
+        ([(1.5, None, -2)], True),
+        ([("a", "b")], True),
+        ([True, 1], False),
+        ([1, 1.0], False),
+        ([0.0, -0.0], False),
+        ([(1,), (1.0,)], False),
+        ([(1, 2), (2, 1)], False),
+        ([1, 2], False),
+    ],
+)
+def test_a_value_that_all_subjects_share_is_written_once(values: list[Value], short: bool) -> None:
+    """Equal is not enough: what is read has the types that were written."""
+    report = _fleet(values)
+    data = dump(report)
+    read = load(data)
+    column = json.loads(data)["checks"]["a.check"]["metrics"]["metric"]
+
+    assert isinstance(column, dict if short else list)
+    assert repr([*read.observations]) == repr([*report.observations])
+    assert dump(read) == data
+
+
+def test_a_column_of_few_subjects_is_written_out() -> None:
+    """A person reads those."""
+    column = json.loads(dump(_fleet([0.02], REPEATED - 1)))["checks"]["a.check"]["metrics"]["metric"]
+
+    assert column == [0.02] * (REPEATED - 1)
+
+
+def test_an_observation_that_is_there_twice_stays_twice() -> None:
+    """The subjects are never written once, also where all are one."""
+    rows = [replace(row, subject="node-0") for row in _fleet([1]).observations]
+
+    assert [
+        row.subject for row in load(dump(replace(healthy(1, 1), observations=tuple(rows)))).observations
+    ] == ["node-0"] * REPEATED
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda check: check["metrics"].update(metric={"all": 1, "else": 2}),
+        lambda check: check["metrics"].update(metric={"every": 1}),
+        lambda check: check["metrics"].update(metric={"all": {}}),
+        lambda check: check["metrics"].update(metric={"all": float("1e999")}),
+        lambda check: check["metrics"].update(metric=[1]),
+        lambda check: check.update(outcomes={"all": "FINE"}),
+        lambda check: check.update(subjects={"all": "node-0"}),
+        lambda check: check.update(subjects=5),
+        lambda check: check.pop("subjects"),
+        lambda check: check.update(metrics={"all": 5}),
+    ],
+)
+def test_a_column_that_is_no_list_and_not_one_value_is_refused(spoil: Callable[[Any], object]) -> None:
+    """Nothing is guessed from it."""
+    document = json.loads(dump(_fleet([0.02])))
+    spoil(document["checks"]["a.check"])
+
+    with pytest.raises(DecodeError):
+        load(json.dumps(document).encode())
