@@ -160,15 +160,9 @@ GREATEST_INT = 1 << 63
 MODULES: Mapping[str, str] = {"NVML": "pynvml", "torch": "torch"}
 # The program that an entry of `needs` stands for. It has to be on the PATH.
 PROGRAMS: Mapping[str, str] = {
-    "dcgmi": "dcgmi",
-    "fi_info": "fi_info",
-    "fi_pingpong": "fi_pingpong",
-    "fio": "fio",
     "nccl-tests": "all_reduce_perf",
-    "nccom-test": "nccom-test",
-    "neuron-ls": "neuron-ls",
-    "nv-hostengine": "nv-hostengine",
-    "stress-ng": "stress-ng",
+    **{name: name for name in ("dcgmi", "fi_info", "fi_pingpong", "fio", "nccom-test", "neuron-ls")},
+    **{name: name for name in ("nv-hostengine", "stress-ng")},
 }
 Body = Callable[[Context], Measurement | Skipped]
 Before = Callable[[Context], Mapping[str, object]]

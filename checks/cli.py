@@ -89,18 +89,15 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     listing = verbs.add_parser("list", help="list the checks, and which of them the watch runs beside a job")
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.set_defaults(verb=_list)
-    modules = verbs.add_parser(
-        "modules", help="import each Python module that the checks need, and name what is missing"
-    )
+    text = "import each Python module that the checks need, and name what is missing"
+    modules = verbs.add_parser("modules", help=text)
     modules.set_defaults(verb=_modules)
     running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
     text = "the gate's bundle; without it, --profile and --instance-type are used"
     running.add_argument("--bundle", type=Path, metavar="FILE", help=text)
     running.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
-    running.add_argument(
-        "--instance-type",
-        help="the instance type of this machine, such as cpu or p5.48xlarge, or the file that prelaunch node machine wrote",
-    )
+    text = "the instance type of this machine, such as cpu or p5.48xlarge, or the file that prelaunch node machine wrote"
+    running.add_argument("--instance-type", help=text)
     running.add_argument("--policy", type=Path, metavar="FILE", help=POLICY)
     text = "the file of the report; with --bundle, the folder"
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help=text)
@@ -118,25 +115,19 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
 
 
 def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    gating = verbs.add_parser(
-        "gate",
-        help="run the checks, decide, then start COMMAND, if there is one, once every host has the pass",
-    )
+    text = "run the checks, decide, then start COMMAND, if there is one, once every host has the pass"
+    gating = verbs.add_parser("gate", help=text)
     gating.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="the gate's bundle")
     text = "folder for reports, verdicts and the failure file"
     gating.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=text)
     text = "file of an earlier pass: run the checks only if these are not its machines"
     gating.add_argument("--confirm", type=Path, metavar="FILE", help=text)
-    gating.add_argument(
-        "--pooled",
-        action="store_true",
-        help="accept the pass's machines under any name and in any order, identified by the token of their pool",
-    )
+    text = "accept the pass's machines under any name and in any order, identified by the token of their pool"
+    gating.add_argument("--pooled", action="store_true", help=text)
     text = "wait this long for an approval in OUT/ATTEMPT/answer.json if the policy requires one"
     gating.add_argument("--ask-s", type=number(0.0, ASKED_S, "seconds"), default=0.0, help=text)
-    gating.add_argument(
-        "--observe", action="store_true", help="check and record, then start COMMAND whatever the verdict is"
-    )
+    text = "check and record, then start COMMAND whatever the verdict is"
+    gating.add_argument("--observe", action="store_true", help=text)
     gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     gating.set_defaults(verb=_gate)
 
@@ -144,9 +135,8 @@ def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 def _hook_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     prolog = verbs.add_parser("prolog", help="check this node before a job: for Slurm's Prolog")
     _hook_options(prolog, "fail")
-    health = verbs.add_parser(
-        "healthcheck", help="check this node from time to time: for Slurm's HealthCheckProgram"
-    )
+    text = "check this node from time to time: for Slurm's HealthCheckProgram"
+    health = verbs.add_parser("healthcheck", help=text)
     _hook_options(health, "pass")
     health.add_argument("--drain", action="store_true", help="drain this node with scontrol if it fails")
     health.add_argument("--node", default="", help="Slurm's name of this node (default: its own name)")

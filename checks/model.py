@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, NoReturn
 
-from checks.model_details import Comparison, Contents, DeclaredMachine, Images, Unmeasured
+from checks.model_details import Comparison, Contents, DeclaredMachine, Images, Sensitivity, Unmeasured
 from checks.value_types import SPARSE, Range, Text
 
 SCHEMA_VERSION = 1
@@ -382,6 +382,7 @@ class Verdict:
     condemned: tuple[str, ...]
     suspect_policy: bool
     digests: Digests
+    seen_from: tuple[Sensitivity, ...] = field(default=(), metadata=SPARSE)
 
 
 def node_of(subject: str) -> str:

@@ -74,6 +74,17 @@ class Comparison:
     of: float | None = None
 
 
+@dataclass(frozen=True)
+class Sensitivity:
+    """From which slowness on a check would have named a component (node, rank, link) in nine gates of ten, as a share of
+    what the others reach. None: it cannot be told, so that nothing is known of parts that are a little slower.
+    """
+
+    check: str
+    component: str
+    seen_from: float | None
+
+
 class Hindrance(str, Enum):
     """What kept a check from measuring. LIMIT: the time limit that the gate file sets for it. EARLIER: something that had happened to
     its rank before. ITSELF: everything else.

@@ -58,7 +58,12 @@ class Over(str, Enum):
 
 # The metrics by which checks/judge/reachability.py and checks/culprit find faulty machines and links, whatever the policy's rules
 # are.
-JUDGED_BY_THE_ENGINE = ("network.reachability", "network.pairs", "collective.pairs", "nccl.pairs")
+RANKS_IN_PAIRS = ("collective.pairs", "nccl.pairs")
+JUDGED_BY_THE_ENGINE = ("network.reachability", "network.pairs", *RANKS_IN_PAIRS)
+# A test of a pair is bad below this share of the usual bandwidth, unless the policy says otherwise.
+SLOW_RATIO = 0.5
+# The kinds of parts of which a policy may ask that a slowness be seen.
+SENSITIVE_TO = ("node", "rank", "link")
 # The options by which the engine judges pairs, and the range of each: with a share of 0, for example, no pair would be judged.
 SENSIBLE: Mapping[str, Range] = {
     "slow_ratio": Range(0.01, 1.0),
@@ -70,7 +75,7 @@ SENSIBLE: Mapping[str, Range] = {
     "most_hiccups": Range(0.0001, 0.2),
     "most_cost": Range(0.0, 1.0),
     "oversubscription": Range(1.0, 4.0),  # below a quarter a whole distance is bad (checks/culprit/noise.py)
-    "detects_slow_node": Range(0.01, 0.9),
+    **{f"detects_slow_{component}": Range(0.01, 0.9) for component in SENSITIVE_TO},
     "lost_share": Range(0.0, 1.0),
     "resent": Range(0.0, 1e9),
     "all_pairs_nodes": Range(2, 1_000_000),

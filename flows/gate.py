@@ -10,22 +10,11 @@ from prefect import flow, runtime, tags
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
+from tasks import finish
 from tasks.approve import ask_for_approval, load_resumed_verdict, rerun_checks
 from tasks.cancel import end_cancelled_gate, end_run_from_outside, note_interruption
 from tasks.collect import collect_report, wait_for_checks
 from tasks.expire import close_expired_gate
-from tasks.finish import (
-    SESSION_ERRORS,
-    checked_outcome,
-    defect_outcome,
-    failed_outcome,
-    finish_gate,
-    launched_outcome,
-    may_launch,
-    notify_launch,
-    refused_outcome,
-    reject_request,
-)
 from tasks.gate.approval.wait import was_resumed
 from tasks.gate.blocking_calls import opaque, run_to_end
 from tasks.gate.cancellation import RunCancelled
@@ -117,7 +106,7 @@ async def _gate(request: GateRequest, context: GateContext | None = None) -> Sta
     except REJECTIONS as error:
         await publish_rejection(error)
         emit_rejected(request, run_id, error)
-        return reject_request(error)
+        return finish.reject_request(error)
     # The messages end last: a chat service that does not answer keeps no job running.
     with live_messages(session), session, logged_stages():
         try:
@@ -133,9 +122,9 @@ async def _gate(request: GateRequest, context: GateContext | None = None) -> Sta
             note_interruption(session)
             raise
         except Exception as error:  # noqa: BLE001 - whatever broke, people are notified as of any other end
-            outcome = defect_outcome(session, error)
+            outcome = finish.defect_outcome(session, error)
         try:
-            return await finish_gate(session, outcome)
+            return await finish.finish_gate(session, outcome)
         except asyncio.CancelledError:
             note_interruption(session, outcome)
             raise
@@ -147,21 +136,21 @@ async def _run(session: Session, request: GateRequest) -> GateOutcome:
         while True:
             judged, published = await load_resumed_verdict(session) or await _verdict(session)
             if not session.launches:
-                return checked_outcome(session, judged, published)
+                return finish.checked_outcome(session, judged, published)
             answer = await ask_for_approval(session, judged, request.advanced.ask_minutes)
             if await rerun_checks(session, answer):
                 continue
-            if not may_launch(session, judged, answer):
+            if not finish.may_launch(session, judged, answer):
                 no_gos += 1
                 if await exclude_failed(session, judged, answer, no_gos):
                     continue
-                return refused_outcome(session, judged, published, answer)
+                return finish.refused_outcome(session, judged, published, answer)
             result = await _train(session, judged, request.wait)
             if result is not None:
-                return launched_outcome(session, judged, published, answer, result)
+                return finish.launched_outcome(session, judged, published, answer, result)
             published = None
-    except SESSION_ERRORS as error:
-        return failed_outcome(session, error, published)
+    except finish.SESSION_ERRORS as error:
+        return finish.failed_outcome(session, error, published)
 
 
 async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchResult | None:
@@ -169,7 +158,7 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
     while await wait_for_pool(session, judged):
         try:
             job = await launch_training(session, opaque(judged))
-            await notify_launch(session, judged)
+            await finish.notify_launch(session, judged)
             return await follow_training(session, opaque(judged), job, wait)
         except NoCapacity as error:
             session.training = ""
@@ -210,25 +199,25 @@ async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
                 starts = JobStarts()
                 judged = await _first_start(session, starts, minutes)
                 continue
-            if may_launch(session, judged, answer):
-                await notify_launch(session, judged)
+            if finish.may_launch(session, judged, answer):
+                await finish.notify_launch(session, judged)
                 result = await follow_start(session, judged, starts, request.wait)
                 if result is not None:
-                    return launched_outcome(session, judged, published, answer, result)
+                    return finish.launched_outcome(session, judged, published, answer, result)
             elif not await wait_for_restart(session, judged, starts):
                 if await exclude_failed(session, judged, answer, starts.no_gos):
                     starts = JobStarts(starts.no_gos)
                     judged = await _first_start(session, starts, minutes)
                     continue
-                return refused_outcome(session, judged, published, answer, starts.note)
+                return finish.refused_outcome(session, judged, published, answer, starts.note)
             judged = await next_start(session, session.checking, starts)
     except RunCancelled:  # whoever cancels does not wait for what its nodes wrote
         raise
     except Exception as error:
         await note_training(session)
-        if not isinstance(error, SESSION_ERRORS):
+        if not isinstance(error, finish.SESSION_ERRORS):
             raise
-        return failed_outcome(session, error, published)
+        return finish.failed_outcome(session, error, published)
 
 
 async def _first_start(session: Session, starts: JobStarts, minutes: int) -> JudgedReport:

@@ -14,6 +14,7 @@ from operator import eq
 
 from checks.culprit.candidates import Candidates
 from checks.culprit.doubt import (
+    controls,
     doubtful_tests,
     only_if_certain,
     pair_of,
@@ -22,6 +23,7 @@ from checks.culprit.doubt import (
     unsure_tests,
 )
 from checks.culprit.explanation import Explanation
+from checks.culprit.likelihood import Chance
 from checks.culprit.links import Links
 from checks.culprit.matrix import (
     Better,
@@ -39,7 +41,6 @@ from checks.culprit.patterns.groups import known_groups, node_groups, standing_t
 from checks.culprit.patterns.medians import SlowParts, slow_parts
 from checks.culprit.patterns.open_tests import is_crowded, is_open, of_short_periods, sweep_again
 from checks.culprit.patterns.paths import cost, shared_path, slow_paths
-from checks.culprit.patterns.sweeps import swept_tests
 from checks.culprit.patterns.times import Times
 from checks.culprit.search import STARTS, WeighedSuspect, search, suspects
 
@@ -94,9 +95,8 @@ def decode_without(matrix: Matrix, tolerance: Tolerance, condemned: Collection[i
     partner: a node that is bad in less than half of its tests is not named then.
     """
     decoded, nodes = decode(matrix, tolerance), {matrix.nodes[index] for index in condemned}
-    if decoded.answer is MatrixAnswer.BLAMED and all(
-        nodes >= {*suspect.nodes} for suspect in decoded.suspects
-    ):
+    explained = all(nodes >= {*suspect.nodes} for suspect in decoded.suspects)
+    if not condemned or (decoded.answer is MatrixAnswer.BLAMED and explained):
         return decoded
     tests = [test for test, (a, b) in enumerate(matrix.ends) if a not in condemned and b not in condemned]
     left = {matrix.nodes[matrix.sources[test]] for test in tests}
@@ -119,13 +119,13 @@ def _with_patterns(
     """Takes congestion, nodes that are bad for some of the time, and pairs that are slow for good out of the matrix, and searches the
     culprits of the rest.
     """
-    first = swept_tests(matrix)
-    most = tolerance.max_unfit_fraction
-    slow = slow_parts(matrix, screened, first, (), most)
+    # Data that is right everywhere has no rate.
+    has_rate = tolerance.paths or screened.bad
+    slow = slow_parts(matrix, screened, (), tolerance) if has_rate else SlowParts()
     screened = slow.without_explained(matrix, screened, tolerance)
-    paths = slow_paths(matrix, screened, tolerance, first) if tolerance.paths else None
+    paths = slow_paths(matrix, screened, tolerance) if tolerance.paths else None
     of_paths = set(paths.tests if paths else ())
-    timed = Times(matrix, set(screened.bad) - of_paths, first)
+    timed = Times(matrix, set(screened.bad) - of_paths)
     part_time = {entry.node for entry in timed.part_time}
     theirs = set(screened.bad).intersection(timed.tests_of(part_time) if part_time else ())
     gone = timed.excused | theirs | of_paths
@@ -147,8 +147,8 @@ def _with_patterns(
     if result.answer is MatrixAnswer.FABRIC:
         slow = SlowParts()
     elif lasting := [suspect for suspect in culprits if not suspect.passed]:
-        slow = slow_parts(matrix, screened, first, lasting, most)
-    more = [*open_, *of_short_periods(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
+        slow = slow_parts(matrix, screened, lasting, tolerance)
+    more = [*open_, *of_short_periods(matrix, screened, timed.part_time, theirs), *slow.doubtful]
     answer = MatrixAnswer.BLAMED if is_named else result.answer
     if open_ and answer is MatrixAnswer.NOBODY:
         answer = MatrixAnswer.UNEXPLAINED
@@ -204,11 +204,15 @@ def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
 
 
 def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: tuple[int, ...]) -> Decoded:
+    if not screened.bad:
+        is_whole = most_are_slow(matrix, screened, tolerance)
+        hiccup = Chance.fitted(0, len(matrix.values), 0, 0, 1.0).hiccup
+        return _unnamed(MatrixAnswer.FABRIC if is_whole else MatrixAnswer.NOBODY, screened, unseen, hiccup)
     candidates = Candidates(matrix)
     ends = list(range(len(matrix.endpoints))) if candidates.inside else candidates.node_of
     links = Links(matrix.sources, matrix.targets, screened.bad, ends)
     explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
-    rivals = search(explanation) if screened.bad else {}
+    rivals = search(explanation)
     weighed = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
     culprits = tuple(entry.suspect for entry in weighed if entry.is_named)
     steady = steady_parts(culprits, Entity.NODE if len(candidates.nodes) > 1 else Entity.RANK)
@@ -217,7 +221,9 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         # They are under one switch, of which nobody told. Beside it other nodes are bad.
         return _explain(_under(matrix, [sorted(together)]), screened, tolerance, unseen)
     doubtful = doubtful_tests(explanation, weighed, tolerance.most_hiccups)
-    noise = _noise(screened, explanation, weighed)
+    again = to_confirm(matrix, doubtful + unsure_tests(weighed, set(screened.bad)))
+    some, every = sum(entry.suspect.bad for entry in weighed), sum(entry.suspect.tests for entry in weighed)
+    noise = _noise(screened, explanation.chance().hiccup, some / every if every else 1.0)
     answer = MatrixAnswer.NOBODY
     if (
         _too_many(culprits, candidates, tolerance)
@@ -235,7 +241,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         answer,
         noise,
         culprits,
-        to_confirm(matrix, doubtful + unsure_tests(weighed, set(screened.bad))),
+        tuple(dict.fromkeys((*again, *controls(matrix, weighed, screened.bad)))),
         tuple(screened.bad),
         unseen,
         unexplained=tuple(doubtful),
@@ -269,7 +275,7 @@ def _blind(explanation: Explanation, weighed: Sequence[WeighedSuspect], toleranc
             for test in pair_tests
         ]
         free = [test for test in unlinked if test not in explanation.owner]
-        if _cells(matrix, free) >= BLIND * _cells(matrix, range(len(matrix.values))):
+        if _cells(matrix, free) >= BLIND * len(matrix.cells):
             return True
     unsure = {node for entry in weighed if entry.suspect.kind is Entity.NODE for node in entry.suspect.nodes}
     return len(unsure) > max(1.0, tolerance.max_unfit_fraction * explanation.nodes)
@@ -279,10 +285,8 @@ def _many_cells(matrix: Matrix, bad: Sequence[int]) -> bool:
     """Whether so many cells of more than one pair were bad, if only once, that the answer cannot be that all is well."""
     if not _several_pairs(matrix, bad):
         return False
-    tests = len(
-        matrix.values
-    )  # no cell is measured ten times, so that a matrix of a million cells need not be counted
-    return 10 * len(bad) >= BLIND * tests > 0 and _cells(matrix, bad) >= BLIND * _cells(matrix, range(tests))
+    many = 10 * len(bad) >= BLIND * len(matrix.values)  # no cell is measured ten times
+    return many and _cells(matrix, bad) >= BLIND * len(matrix.cells)
 
 
 def _several_pairs(matrix: Matrix, bad: Sequence[int]) -> bool:
@@ -298,20 +302,15 @@ def _cells(matrix: Matrix, tests: Sequence[int]) -> int:
     return len({matrix.ends[test] for test in tests})
 
 
-def _noise(screened: Screened, explanation: Explanation, weighed: Sequence[WeighedSuspect]) -> PairNoise:
-    bad, tests = sum(entry.suspect.bad for entry in weighed), sum(entry.suspect.tests for entry in weighed)
-    rate = explanation.chance().hiccup
-    usual = screened.main.usual
-    sensitivity = bad / tests if tests else 1.0
-    return PairNoise(
-        sensitivity, rate, math.nan if usual is None else usual, screened.main.spread, _line(screened)
-    )
-
-
-def _unnamed(answer: MatrixAnswer, screened: Screened, unseen: tuple[int, ...]) -> Decoded:
+def _noise(screened: Screened, hiccup: float, sensitivity: float = 1.0) -> PairNoise:
     usual = math.nan if screened.main.usual is None else screened.main.usual
-    noise = PairNoise(1.0, 0.0, usual, screened.main.spread, _line(screened))
-    return Decoded(answer, noise, (), (), tuple(screened.bad), unseen)
+    return PairNoise(sensitivity, hiccup, usual, screened.main.spread, _line(screened))
+
+
+def _unnamed(
+    answer: MatrixAnswer, screened: Screened, unseen: tuple[int, ...], hiccup: float = 0.0
+) -> Decoded:
+    return Decoded(answer, _noise(screened, hiccup), (), (), tuple(screened.bad), unseen)
 
 
 def _line(screened: Screened) -> float:
@@ -338,7 +337,7 @@ def _explicable(
     most = 1 - fine + SLACK
     if len(screened.bad) <= most * len(matrix.values):
         return True
-    return _cells(matrix, screened.bad) <= most * _cells(matrix, range(len(matrix.values)))
+    return _cells(matrix, screened.bad) <= most * len(matrix.cells)
 
 
 def _without_loops(matrix: Matrix) -> list[int] | None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Odds, passed
 from checks.culprit.matrix import Direction, Entity, Matrix, Span
+from checks.culprit.patterns.sweeps import CHANCE, is_uneven
 from checks.culprit.search import WeighedSuspect
 
 # Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
@@ -23,6 +24,11 @@ FEW_VISITS, RARE, ENOUGH_VISITS = 4, 0.6, 10
 MOMENT_S = 1.8
 # Judgement: a link that was good at some time is named if it was bad at so many times, and from this probability on.
 LEAST_MOMENTS, SURE_LINK = 3, 0.95
+# A link that is good in most of its tests, and in each of so many at one moment, was bad for a while: one that fails a
+# third of its tests is good in six of them once in eleven times.
+GOOD_AGAIN = 6
+# Judgement: good tests are bad once in fifty or less; congestion spoils half of them.
+BUSY_ENDS = 0.1
 # If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
 # A pair that was bad in each of so many tests is not measured again, nor one that has so many tests.
@@ -34,8 +40,6 @@ AROUND, SEVERAL, CROWDED = 3, 3, 0.1
 BAD_VISIT = 0.25
 # Judgement: a node is worse than the others if it is bad twice as often.
 NEAR = 0.5
-# By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
-CHANCE = 3.1
 
 
 def doubtful_tests(
@@ -94,7 +98,7 @@ def never_good(matrix: Matrix, tests: Sequence[int], bad: Sequence[int]) -> tupl
 def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
     """All tests of the cells to which these tests belong."""
     cells = {matrix.ends[test] for test in tests}
-    return [test for test, cell in enumerate(matrix.ends) if cell in cells]
+    return [test for test, cell in enumerate(matrix.ends if cells else ()) if cell in cells]
 
 
 def only_if_certain(
@@ -219,11 +223,9 @@ def _is_congested_switch(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[
     wrong = set(bad)
     tests = Counter(matrix.rounds[test] for test in weighed.tests)
     spoiled = Counter(matrix.rounds[test] for test in weighed.tests if test in wrong)
-    rate = spoiled.total() / tests.total()
-    if not rate or len(tests) < 2:
+    if not spoiled or len(tests) < 2:
         return True
-    uneven = sum((spoiled[at] - rate * size) ** 2 / (rate * (1 - rate) * size) for at, size in tests.items())
-    return uneven > len(tests) - 1 + CHANCE * math.sqrt(2 * (len(tests) - 1))
+    return is_uneven([[(spoiled[at], size) for at, size in tests.items()]])
 
 
 def _is_rare(weighed: WeighedSuspect, node: str) -> bool:
@@ -242,6 +244,11 @@ def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowd
     mine = [test for test in weighed.tests if test in wrong]
     if len(mine) == len(weighed.tests):
         return False
+    was_good = any(
+        len(tests) >= GOOD_AGAIN and wrong.isdisjoint(tests) for tests in _by_moment(matrix, weighed.tests)
+    )
+    if 2 * len(mine) < len(weighed.tests) and (was_good or _has_busy_path(matrix, weighed.tests, wrong)):
+        return True
     if matrix.rounds:
         crowded = crowds.get(None, frozenset()) | crowds.get(_rail(matrix, weighed), frozenset())
         every, some = (Counter(matrix.rounds[test] for test in tests) for tests in (weighed.tests, mine))
@@ -250,11 +257,39 @@ def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowd
             for test in mine
             if (at := matrix.rounds[test]) not in crowded and some[at] >= BAD_VISIT * every[at]
         ]
-    moments, last = 0, -math.inf
-    for moment in sorted(matrix.moments[test] for test in mine):
-        if moment - last >= MOMENT_S:
-            moments, last = moments + 1, moment
-    return moments < LEAST_MOMENTS or weighed.suspect.probability < SURE_LINK
+    return len(list(_by_moment(matrix, mine))) < LEAST_MOMENTS or weighed.suspect.probability < SURE_LINK
+
+
+def _has_busy_path(matrix: Matrix, tests: Sequence[int], wrong: Set[int]) -> bool:
+    """Whether pairs of a link's ends that were good in the sweeps were mostly bad when the link was measured again and bad."""
+    first = matrix.swept
+    ends = {end for test in tests for end in matrix.ends[test]}
+    spoiled = {matrix.ends[test] for test in wrong if first[test]} | {matrix.ends[test] for test in tests}
+    others = [
+        test
+        for test in matrix.tests_of(ends)
+        if not first[test] and spoiled.isdisjoint((matrix.ends[test], matrix.ends[test][::-1]))
+    ]
+    busy, calm = 0, 0
+    for moment_tests in _by_moment(matrix, [test for test in tests if not first[test]]):
+        began = matrix.moments[moment_tests[0]]
+        concurrent = [test for test in others if abs(matrix.moments[test] - began) < MOMENT_S]
+        if concurrent and not wrong.isdisjoint(moment_tests):
+            is_busy = sum(test in wrong for test in concurrent) > BUSY_ENDS * len(concurrent)
+            busy, calm = busy + is_busy, calm + (not is_busy)
+    return busy > calm
+
+
+def _by_moment(matrix: Matrix, tests: Sequence[int]) -> Iterator[list[int]]:
+    """The tests of each moment, in the order of time."""
+    order, group = sorted(tests, key=matrix.moments.__getitem__), list[int]()
+    for test in order:
+        if group and matrix.moments[test] - matrix.moments[group[0]] >= MOMENT_S:
+            yield group
+            group = []
+        group.append(test)
+    if group:
+        yield group
 
 
 def unsure_tests(weighed: Sequence[WeighedSuspect], bad: set[int]) -> list[int]:
@@ -263,6 +298,21 @@ def unsure_tests(weighed: Sequence[WeighedSuspect], bad: set[int]) -> list[int]:
     """
     weak = [entry for entry in weighed if entry.is_named and (_is_weak_link(entry) or _is_weak(entry))]
     return sorted({test for entry in weak for test in entry.tests if test in bad})
+
+
+def controls(
+    matrix: Matrix, weighed: Sequence[WeighedSuspect], bad: Collection[int]
+) -> Iterator[tuple[int, int]]:
+    """For each link that is named and was good at times: a good pair of each of its ends. If these become bad as well when the link is
+    measured again, its path is busy.
+    """
+    links = [entry for entry in weighed if entry.is_named and _is_weak_link(entry)]
+    spoiled = {matrix.ends[test] for test in bad} if links else set()
+    for entry in links:
+        for end in matrix.ends[entry.tests[0]]:
+            cells = (cell for cell in matrix.cells if end in cell)
+            pair = next((cell for cell in cells if not spoiled.intersection((cell, cell[::-1]))), None)
+            yield from (pair, pair[::-1]) if pair else ()
 
 
 def _is_weak(weighed: WeighedSuspect) -> bool:

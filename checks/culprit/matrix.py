@@ -6,13 +6,18 @@ gave no value (no answer, or wrong data). A cell that was measured again has sev
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import count
 
 from checks.model import LINK
+
+# Judgement: if so many of all cells were measured a second time, they were not chosen for being bad. A node that stopped answering
+# takes a quarter of eight nodes' cells with it; and if more cells than these are bad, the fabric is.
+NEARLY_ALL = 0.7
 
 
 class Better(str, Enum):
@@ -112,6 +117,25 @@ class Matrix:
         """The number of each part's node, in the order in which the nodes are listed."""
         numbers = {node: number for number, node in enumerate(dict.fromkeys(self.nodes))}
         return [numbers[node] for node in self.nodes]
+
+    @cached_property
+    def swept(self) -> Sequence[bool]:
+        """Whether each test belongs to a sweep of all pairs: the first test of its cell does, and the n-th if nearly all cells have so
+        many tests. The others were chosen because a cell was bad, and a bad one of them says nothing new about a part.
+        """
+        targets: list[set[int]] = [set() for _ in self.endpoints]
+        for source, target in zip(self.sources, self.targets, strict=True):
+            targets[source].add(target)
+        cells = sum(map(len, targets))
+        if cells == len(self.values):
+            return [True] * cells
+        times: defaultdict[tuple[int, int], Iterator[int]] = defaultdict(count)
+        places = [next(times[cell]) for cell in self.ends]
+        of_place = Counter(places)
+        sweeps = 1
+        while of_place[sweeps] >= NEARLY_ALL * cells > 0:
+            sweeps += 1
+        return [index < sweeps for index in places]
 
     @cached_property
     def _by_part(self) -> Sequence[Sequence[int]]:
@@ -239,10 +263,11 @@ class Decoded:
     `bad` are all bad tests (indices into the matrix). `unseen` are parts without a test, about which nothing is known.
 
     `congestion`, `paths` and `groups` explain bad tests without blaming a part. `slow` are nodes whose tests are good, and slower
-    than those of the other nodes; the least such slowness that would have been seen is `seen_from`, as a share (None: unknown). If
-    too many nodes are slower than the others to name them, or half of the nodes, `many_slower` is by how much, as a share. What
-    nothing explains, also beside suspects, is `unexplained`: bad tests that are no hiccups; `cost` is how much longer an exchange of
-    all with all takes because of them and of congestion, as a share.
+    than those of the other nodes; `seen_from` is the least slowness of a node, a rank and a link that would have been seen in nine
+    such measurements of ten, as a share (a kind that is missing: it cannot be told). If too many nodes are slower than the others to
+    name them, or half of the nodes, `many_slower` is by how much, as a share. What nothing explains, also beside suspects, is
+    `unexplained`: bad tests that are no hiccups; `cost` is how much longer an exchange of all with all takes because of them and of
+    congestion, as a share.
     """
 
     answer: MatrixAnswer
@@ -255,7 +280,7 @@ class Decoded:
     paths: SlowPaths | None = None
     groups: NodeGroups | None = None
     slow: tuple[Suspect, ...] = ()
-    seen_from: float | None = None
+    seen_from: Mapping[Entity, float] = field(default_factory=dict)
     many_slower: float | None = None
     unexplained: tuple[int, ...] = ()
     cost: float = 0.0

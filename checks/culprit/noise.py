@@ -122,7 +122,7 @@ def _merits(matrix: Matrix, tests: Sequence[int]) -> dict[tuple[int, int], float
     for test in tests[:: max(1, len(tests) // SAMPLE) | 1]:
         value = matrix.values[test]
         if value is not None and 0 < value < math.inf:
-            cell = matrix.ends[test]
+            cell = matrix.sources[test], matrix.targets[test]
             of_cell.setdefault(cell, []).append(value if higher else 1 / value)
     return {
         cell: values[0] if len(values) == 1 else sorted(values)[len(values) // 2]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
-from operator import itemgetter, le
+from itertools import chain, islice
+from operator import is_, itemgetter, le
 from typing import Annotated, Any, TypeVar, overload
 
 from checks.model import ErrorKind, Observation, Outcome, Skip, Value
@@ -70,7 +70,11 @@ class CheckTable(Sequence[Observation]):
 
     def kinds(self, metric: str) -> frozenset[type]:
         """The types of the metric's values; NoneType if a subject has none."""
-        return self.once(f"kinds of {metric}", lambda: frozenset(map(type, self.column(metric))))
+        return self.once(f"kinds of {metric}", lambda: frozenset(map(type, self.objects(metric))))
+
+    def objects(self, metric: str) -> Sequence[Value | None]:
+        """The metric's values, each object once. In most columns of a fleet all subjects have one and the same."""
+        return self.once(f"objects of {metric}", lambda: _objects(self.column(metric)))
 
     @staticmethod
     def collect(check: str, entries: Sequence[Observation]) -> CheckTable:
@@ -170,6 +174,12 @@ def by_check(observations: Sequence[Observation]) -> dict[str, CheckTable]:
     for observation in observations:
         grouped.setdefault(observation.check, []).append(observation)
     return {check: CheckTable.collect(check, group) for check, group in grouped.items()}
+
+
+def _objects(column: Sequence[Value | None]) -> Sequence[Value | None]:
+    if all(map(is_, column, islice(column, 1, None))):
+        return column[:1]
+    return tuple(dict(zip(map(id, column), column, strict=True)).values())
 
 
 def _picker(places: Sequence[int]) -> Any:

@@ -38,7 +38,7 @@ REPORT_BYTES = 512 * 1024 * 1024
 MERGED_FILE = "health_check_metrics.json"
 
 # A column of so many equal values or more is written as one value under this key. Most columns of a fleet are such.
-ALL, REPEATED = "all", 256
+EVERY, REPEATED = "all", 256
 
 # A file that also has the tables of another tool holds the report under this key (tasks/render/seed_report.py).
 WRAPPED = "prelaunch_report"
@@ -123,20 +123,20 @@ def load(data: bytes) -> Report:
 def _written(columns: Columns) -> dict[str, object]:
     """The columns as the file has them."""
     table = plain_table(columns)
-    for part, name in _columns_of(table):
-        column, count = part[name], len(columns.subjects)
+    for holder, name in _columns_of(table):
+        column, count = holder[name], len(columns.subjects)
         # The texts differ where values are equal but not the same: True and 1, 0.0 and -0.0.
         if count >= REPEATED and column.count(column[0]) == count and len(set(map(repr, column))) == 1:
-            part[name] = {ALL: column[0]}
+            holder[name] = {EVERY: column[0]}
     return table
 
 
 def _repeat(table: object) -> None:
     """Write the columns of a check as lists again."""
-    for part, name in _columns_of(table):
-        if type(part[name]) is dict and part[name].keys() == {ALL}:
+    for holder, name in _columns_of(table):
+        if type(holder[name]) is dict and holder[name].keys() == {EVERY}:
             subjects = cast(dict[str, object], table).get("subjects")
-            part[name] = [part[name][ALL]] * (len(subjects) if type(subjects) is list else 0)
+            holder[name] = [holder[name][EVERY]] * (len(subjects) if type(subjects) is list else 0)
 
 
 def _columns_of(table: Any) -> list[tuple[dict[str, Any], str]]:

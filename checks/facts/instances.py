@@ -152,19 +152,15 @@ class _Instances:
 def lacks(hardware: MachinePart, declared: Declared, instance: Instance | None) -> Skip | None:
     """Why a check of the part does not apply to the declaration; None if it applies, or that is unknown."""
     gpus = declared.gpus_per_node > 0
-    efa, neuron, nvlinks = (
-        (instance.efa_devices, instance.neuron_devices, instance.nvlinks) if instance else (None, None, None)
-    )
+    counts = vars(instance) if instance else {}
     reasons: dict[MachinePart, Skip | None] = {
         MachinePart.ANY: None,
         MachinePart.GPU: None if gpus else Skip.NO_GPU_DECLARED,
         MachinePart.NO_GPU: Skip.GPU_DECLARED if gpus else None,
-        MachinePart.NVLINK: Skip.NO_NVLINK_ON_TYPE if nvlinks == 0 else None,
-        MachinePart.EFA: Skip.NO_EFA_ON_TYPE if efa == 0 else None,
-        MachinePart.NEURON: Skip.NO_NEURON_ON_TYPE if neuron == 0 else None,
-        MachinePart.INFINIBAND: Skip.NO_INFINIBAND_ON_TYPE
-        if instance is not None and instance.ib_ports == 0
-        else None,
+        MachinePart.NVLINK: Skip.NO_NVLINK_ON_TYPE if counts.get("nvlinks") == 0 else None,
+        MachinePart.EFA: Skip.NO_EFA_ON_TYPE if counts.get("efa_devices") == 0 else None,
+        MachinePart.NEURON: Skip.NO_NEURON_ON_TYPE if counts.get("neuron_devices") == 0 else None,
+        MachinePart.INFINIBAND: Skip.NO_INFINIBAND_ON_TYPE if counts.get("ib_ports") == 0 else None,
     }
     if hardware is MachinePart.NVLINK and not gpus:
         return Skip.NO_GPU_DECLARED

@@ -43,18 +43,10 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--option CHECK.NAME=NUMBER and --verbose."""
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="CHECK.NAME=NUMBER",
-        help="a larger number for a check, such as training.smoke.steps=200 or compute.gemm.size=16384; several may be given",
-    )
-    parser.add_argument(
-        "--verbose",
-        action="store_true",
-        help="at the end also print what was measured on stderr: a line for each part of [ENV], [COMPUTE], [TRAIN] and [DDP]",
-    )
+    text = "a larger number for a check, such as training.smoke.steps=200 or compute.gemm.size=16384; several may be given"
+    parser.add_argument("--option", action="append", default=[], metavar="CHECK.NAME=NUMBER", help=text)
+    text = "at the end also print what was measured on stderr: a line for each part of [ENV], [COMPUTE], [TRAIN] and [DDP]"
+    parser.add_argument("--verbose", action="store_true", help=text)
 
 
 def with_options(rules: Policy, profile: Profile, options_given: Iterable[str], gpus: int = 0) -> Policy:

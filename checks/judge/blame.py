@@ -21,7 +21,9 @@ def blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
     """The hosts that explain the bad cells, chosen greedily, then the links that remain. If there are only two hosts, a link is
     blamed.
     """
-    blamed: list[str] = []
+    bad, blamed = bad & cells, list[str]()
+    if not bad:
+        return [], set()
     of_host: dict[str, set[Cell]] = {}
     # Of each host: how many cells lead away from it and to it, and how many of them are bad.
     every: dict[str, list[int]] = {}
@@ -31,7 +33,7 @@ def blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
             of_host.setdefault(end, set()).add(cell)
             every.setdefault(end, [0, 0])[direction] += 1
             broken.setdefault(end, [0, 0])[direction] += cell in bad
-    bad, good = bad & cells, len(cells - bad)
+    good = len(cells - bad)
     # Of a host with one peer the link may be to blame; a peer has at most two cells.
     while candidates := [
         host for host, mine in of_host.items() if len(mine) > 2 or len({frozenset(cell) for cell in mine}) > 1

@@ -62,8 +62,10 @@ def _about_lengths(planned: Planned, table: CheckTable, line: CheckPolicy, level
     lists = {rule.metric for rule in line.rules if (rule.each or rule.at) and rule.over is not Over.EXPECTED}
     for metric, names in sorted(_labelled(line) | _along(planned.holds, table)):
         columns = table.column(metric), table.column(names)
-        whole = all(set(map(type, column)) == {tuple} for column in columns)
-        if whole and [*map(len, columns[0])] == [*map(len, columns[1])]:  # type: ignore[arg-type]
+        kinds = table.kinds(metric), table.kinds(names)
+        if tuple not in kinds[1] or (tuple not in kinds[0] and metric not in lists):
+            continue
+        if kinds[0] == kinds[1] == {tuple} and [*map(len, columns[0])] == [*map(len, columns[1])]:  # type: ignore[arg-type]
             continue
         for index, (values, labels) in enumerate(zip(*columns, strict=True)):
             is_list = isinstance(values, tuple) or (metric in lists and values is not None)
@@ -109,6 +111,9 @@ def _about_contents(held: Contents, planned: Planned, records: CheckTable, level
     if held.metric not in planned.metrics and held.metric not in records.columns.metrics:
         return
     lacking: dict[object, Unmeasured | None] = {}  # thousands of nodes have the same list
+    objects = records.objects(held.metric), records.objects(held.less)
+    if len(objects[0]) == len(objects[1]) == 1 and _lack_of(held, objects[0][0], objects[1][0]) is None:
+        return
     for index, both in enumerate(zip(records.column(held.metric), records.column(held.less), strict=True)):
         if both not in lacking:
             lacking[both] = _lack_of(held, *both)
@@ -185,8 +190,7 @@ def with_holes(records: CheckTable, ruled: frozenset[str]) -> frozenset[int]:
         kinds = frozenset[type]() if name in ruled else records.kinds(name)
         if tuple not in kinds:
             continue
-        arrays = column if len(kinds) == 1 else (value for value in column if type(value) is tuple)
-        if None in chain.from_iterable(arrays):  # type: ignore[arg-type]
+        if None in chain.from_iterable(value for value in records.objects(name) if type(value) is tuple):
             odd |= {i for i, value in enumerate(column) if type(value) is tuple and None in value}
     return frozenset(odd)
 
@@ -201,7 +205,7 @@ def unfit(planned: Planned, table: CheckTable) -> frozenset[int]:
     for name, column in columns.metrics.items():
         if tuple in table.kinds(name) and () in column:
             odd |= {index for index, value in enumerate(column) if value == ()}
-        if not table.kinds(name) <= NO_NUMBERS and not _all_possible(column, range_of(table.check, name)):
+        if not _all_possible(table.objects(name), range_of(table.check, name)):
             odd |= {i for i, value in enumerate(column) if _impossible(table.check, name, value) is not None}
     failed = (
         i for i, texts in enumerate(table.column(FAILURES)) if isinstance(texts, tuple) and set(texts) - FINE
@@ -230,11 +234,13 @@ def _contradiction(record: Observation) -> str:
 
 
 def _all_possible(column: Sequence[object], bounds: Range) -> bool:
-    """Whether all of them are numbers, or lists of numbers, within the bounds; False says nothing."""
+    """Whether all of them are no numbers, or numbers within the bounds, each alone or in a list; False says nothing."""
     try:
         numbers: Any = [*chain.from_iterable(column)] if type(column[0]) is tuple else column  # type: ignore[arg-type]
+        if type(numbers[0]) in NO_NUMBERS:
+            return NO_NUMBERS.issuperset(map(type, numbers))
         return bool(bounds.least <= min(numbers) and max(numbers) <= bounds.most)
-    except (TypeError, ValueError):
+    except (TypeError, IndexError):
         return False
 
 

@@ -92,7 +92,8 @@ def decide(
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
             findings += apply.apply(planned.check, line, records, subjects, context)
     findings += reachability.judge(report, sound.records, policy)
-    findings += culprit.judge(report, sound.records, policy, facts)
+    of_pairs, seen_from = culprit.judge(report, sound.records, policy, facts)
+    findings += of_pairs
     findings += topology.judge(report)
     suspected = silent.judge(report, policy)
     findings = [f for f in findings if not any(suspect.covers(f) for suspect in suspected)]
@@ -110,7 +111,9 @@ def decide(
     digests = Digests(report_digest, whole.digest, facts.digest, learned, ENGINE)
     suspects = [suspect.finding for suspect in suspected]
     called = [_called(finding) for finding in consequences.marked(findings, report, policy, suspects)]
-    return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report, suspected))
+    order = _Order(report, suspected)
+    verdict = conclude(called, sound.coverage, policy, report.declared.nodes, digests, order)
+    return replace(verdict, seen_from=seen_from)
 
 
 def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:

@@ -14,27 +14,21 @@ EVERY_S = 60.0
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the commands."""
-    watching = verbs.add_parser(
-        "watch", help="check this node at an interval, beside whatever runs on it, and serve metrics about it"
-    )
+    text = "check this node at an interval, beside whatever runs on it, and serve metrics about it"
+    watching = verbs.add_parser("watch", help=text)
     watching.add_argument("--instance-type", required=True, help="the instance type of this machine")
     watching.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
-    watching.add_argument(
-        "--every", type=number(0.5, 86400.0, "seconds"), default=EVERY_S,
-        help=f"seconds between the starts of two rounds (default {EVERY_S:g})",
-    )  # fmt: skip
-    watching.add_argument(
-        "--listen", default=LISTEN, help=f"HOST:PORT of /metrics (default {LISTEN}); empty for none"
-    )
+    text = f"seconds between the starts of two rounds (default {EVERY_S:g})"
+    watching.add_argument("--every", type=number(0.5, 86400.0, "seconds"), default=EVERY_S, help=text)
+    text = f"HOST:PORT of /metrics (default {LISTEN}); empty for none"
+    watching.add_argument("--listen", default=LISTEN, help=text)
     text = "also write the metrics to this folder of node_exporter's textfile collector"
     watching.add_argument("--textfile", type=Path, help=text)
-    watching.add_argument(
-        "--rounds", type=int, default=0, help="end after so many rounds (default: go on until a signal)"
-    )
+    text = "end after so many rounds (default: go on until a signal)"
+    watching.add_argument("--rounds", type=int, default=0, help=text)
     watching.set_defaults(verb=_watch)
-    listing = verbs.add_parser(
-        "findings", help="list the open findings of this machine, or close one that you have answered"
-    )
+    text = "list the open findings of this machine, or close one that you have answered"
+    listing = verbs.add_parser("findings", help=text)
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.add_argument("--close", metavar="NAME", help="the name of an open finding, as the list shows it")
     listing.add_argument("--by", metavar="WHO", help="who closes it, and why")

@@ -85,18 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--instance-type", help="the instance type of the nodes, such as cpu or p5.48xlarge")
     parser.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
     parser.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
-    parser.add_argument(
-        "--out", type=Path, default=Path(), help="a folder that all nodes see, for the reports (default: the current one)"
-    )  # fmt: skip
-    parser.add_argument(
-        "--hosts",
-        default="",
-        help="the names of all hosts (node-[1-4] or a,b), where Slurm does not say them",
-    )
+    text = "a folder that all nodes see, for the reports (default: the current one)"
+    parser.add_argument("--out", type=Path, default=Path(), help=text)
+    text = "the names of all hosts (node-[1-4] or a,b), where Slurm does not say them"
+    parser.add_argument("--hosts", default="", help=text)
     parser.add_argument("--host", default="", help="which of them this one is (default: its own name)")
-    parser.add_argument(
-        "--run", default="", metavar="NAME", help="the same on all hosts, and another one each time"
-    )
+    text = "the same on all hosts, and another one each time"
+    parser.add_argument("--run", default="", metavar="NAME", help=text)
     person_options.add_arguments(parser)
     return parser
 

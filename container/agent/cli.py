@@ -111,50 +111,35 @@ def _parser() -> argparse.ArgumentParser:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     root = os.environ.get("PRELAUNCH_ROOT") or sagemaker.ROOT
-    parser.add_argument(
-        "--root", default=root, help=f"the folder that SageMaker provides (default {sagemaker.ROOT})"
-    )
+    text = f"the folder that SageMaker provides (default {sagemaker.ROOT})"
+    parser.add_argument("--root", default=root, help=text)
     parser.add_argument("--bundle", help="the bundle of the gate: a file or an s3:// URL (PRELAUNCH_BUNDLE)")
     parser.add_argument("--out", help="the folder for the reports (default ROOT/output/data; PRELAUNCH_OUT)")
-    parser.add_argument(
-        "--upload", help="a folder or an s3:// prefix to copy the reports to (PRELAUNCH_UPLOAD)"
-    )
+    text = "a folder or an s3:// prefix to copy the reports to (PRELAUNCH_UPLOAD)"
+    parser.add_argument("--upload", help=text)
 
 
 def _keep(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--keep",
-        action="store_true",
-        help="write a token to this machine, by which the next job of the warm pool recognises it (PRELAUNCH_KEEP)",
+    text = (
+        "write a token to this machine, by which the next job of the warm pool recognises it (PRELAUNCH_KEEP)"
     )
+    parser.add_argument("--keep", action="store_true", help=text)
 
 
 def _gate_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--confirm",
-        help="the file of a pass: run the checks only if these are not the machines of the pass (PRELAUNCH_CONFIRM)",
-    )
-    parser.add_argument(
-        "--pooled",
-        action="store_true",
-        help="accept the machines of the pass in any order, recognised by the token that --keep wrote (PRELAUNCH_POOLED)",
-    )
-    parser.add_argument(
-        "--observe", action="store_true", help="start COMMAND whatever the verdict is (PRELAUNCH_OBSERVE)"
-    )
-    parser.add_argument(
-        "--ask-s",
-        help="how many seconds to wait for an approval if the policy requires one (PRELAUNCH_ASK_S)",
-    )
-    parser.add_argument(
-        "--answers",
-        help="the folder or s3:// prefix where the approval appears as <attempt>.json (PRELAUNCH_ANSWERS)",
-    )
+    text = "the file of a pass: run the checks only if these are not the machines of the pass (PRELAUNCH_CONFIRM)"
+    parser.add_argument("--confirm", help=text)
+    text = "accept the machines of the pass in any order, recognised by the token that --keep wrote (PRELAUNCH_POOLED)"
+    parser.add_argument("--pooled", action="store_true", help=text)
+    text = "start COMMAND whatever the verdict is (PRELAUNCH_OBSERVE)"
+    parser.add_argument("--observe", action="store_true", help=text)
+    text = "how many seconds to wait for an approval if the policy requires one (PRELAUNCH_ASK_S)"
+    parser.add_argument("--ask-s", help=text)
+    text = "the folder or s3:// prefix where the approval appears as <attempt>.json (PRELAUNCH_ANSWERS)"
+    parser.add_argument("--answers", help=text)
 
 
 def _command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--command-file",
-        help="a file that holds the command as a JSON list of words (PRELAUNCH_COMMAND_FILE)",
-    )
+    text = "a file that holds the command as a JSON list of words (PRELAUNCH_COMMAND_FILE)"
+    parser.add_argument("--command-file", help=text)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")

@@ -35,12 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--instance-type T --profile P --policy FILE --out FILE, and the outputs."""
     text = "the instance type that this machine should be, such as cpu or p5.48xlarge"
     parser.add_argument("--instance-type", metavar="T", help=text)
-    parser.add_argument(
-        "--profile",
-        choices=[profile.value for profile in Profile],
-        default=Profile.QUICK.value,
-        help="how thoroughly to check (default quick)",
-    )
+    names = [profile.value for profile in Profile]
+    text = "how thoroughly to check (default quick)"
+    parser.add_argument("--profile", choices=names, default=Profile.QUICK.value, help=text)
     add_policy(parser, "(default: the shipped policy of the type)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the report, as input for judge")
     person_options.add_arguments(parser)

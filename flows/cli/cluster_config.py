@@ -22,16 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"Fills a template with the variables of the environment ({', '.join(PATTERNS)} in the shipped one), and prints the commands "
         "that have ParallelCluster validate it and create the cluster. Exit codes: 0 written; 2 a variable is unset, empty or wrong."
     )
-    parser.add_argument(
-        "template", type=Path, nargs="?", default=TEMPLATE, metavar="TEMPLATE",
-        help="a copy of deployments/parallelcluster/cluster.yaml that you changed (default: the shipped one)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--name", default="ml-cluster", type=_name, help="the cluster's name (default ml-cluster)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="replace this file as a whole (default NAME.yaml)"
-    )
+    text = "a copy of deployments/parallelcluster/cluster.yaml that you changed (default: the shipped one)"
+    parser.add_argument("template", type=Path, nargs="?", default=TEMPLATE, metavar="TEMPLATE", help=text)
+    text = "the cluster's name (default ml-cluster)"
+    parser.add_argument("--name", default="ml-cluster", type=_name, help=text)
+    text = "replace this file as a whole (default NAME.yaml)"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

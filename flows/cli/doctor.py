@@ -71,11 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "look at what this gate file needs (default: this machine alone)"
     parser.add_argument("file", nargs="?", metavar="GATE_FILE", help=text)
     add_set(parser)
-    parser.add_argument(
-        "--send-test",
-        action="store_true",
-        help="send a test notification through every notifier of the gate file",
-    )
+    text = "send a test notification through every notifier of the gate file"
+    parser.add_argument("--send-test", action="store_true", help=text)
     add_format(parser)
 
 

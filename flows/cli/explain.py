@@ -110,9 +110,10 @@ def _write_page(path: Path, result: ExplainedInput) -> None:
     """The HTML page, with what was decoded of a matrix. Raises OutputError."""
     from tasks.render.context import VerdictContext
     from tasks.render.html import html
-    from tasks.render.views.suspects import of_told
+    from tasks.render.views.suspects import DecodedMatrix
 
-    context = VerdictContext(matrices=of_told(result.tables))
+    matrices = [DecodedMatrix("matrix", t.table.name, t.table.matrix, t.decoded) for t in result.tables]
+    context = VerdictContext(matrices=tuple(matrices))
     write_file(path, html(None, result.verdict, result.name, context))
 
 

@@ -24,13 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 logged, 2 rejected, 5 the server failed."
     )
     parser.add_argument("report", metavar="REPORT", help="a report, a folder that holds one, or - for stdin")
-    parser.add_argument(
-        "--mlflow-uri", default="", metavar="URI", help=f"the tracking server (default: {URI_VARIABLE})"
-    )
-    parser.add_argument(
-        "--mlflow-experiment-name", default=EXPERIMENT, metavar="NAME", type=_name,
-        help=f"the experiment, which is made if there is none of that name (default {EXPERIMENT})",
-    )  # fmt: skip
+    text = f"the tracking server (default: {URI_VARIABLE})"
+    parser.add_argument("--mlflow-uri", default="", metavar="URI", help=text)
+    text = f"the experiment, which is made if there is none of that name (default {EXPERIMENT})"
+    parser.add_argument("--mlflow-experiment-name", default=EXPERIMENT, metavar="NAME", type=_name, help=text)
     add_policy(parser, "that the report is judged with (default: the shipped policy of the declared type)")
     add_format(parser)
 

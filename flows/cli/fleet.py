@@ -45,10 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or something could not be read, 5 the store failed."
     )
     add_store(parser)
-    parser.add_argument(
-        "--fresh", type=number(0, 1_000_000, "hours"), default=FRESH_S / HOUR_S, metavar="HOURS",
-        help=f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})",
-    )  # fmt: skip
+    text = f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})"
+    hours = number(0, 1_000_000, "hours")
+    parser.add_argument("--fresh", type=hours, default=FRESH_S / HOUR_S, metavar="HOURS", help=text)
     add_format(parser)
     add_cluster(parser, "nodes")
     parser.add_argument(

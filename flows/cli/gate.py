@@ -15,28 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
+from flows.cli import output, shared_arguments
 from flows.cli.gate_output import interrupted, nothing_judged, show
-from flows.cli.output import (
-    UNENDED,
-    add_logs,
-    add_output_arguments,
-    require_writable,
-    write_logs,
-    write_rejected,
-    write_stderr,
-    write_unjudged,
-)
 from flows.cli.plan import plans_of
 from flows.cli.prefect_server import fault_text, start_server, wait_for_server
 from flows.cli.rejection import reject
-from flows.cli.shared_arguments import (
-    add_baseline,
-    add_gate_file,
-    add_launch,
-    add_set,
-    add_timeout,
-    gate_file,
-)
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
@@ -69,14 +52,14 @@ ASK_MINUTES = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE --set a.b=value --wait verdict|started|finished --timeout-minutes M, and the outputs."""
-    add_gate_file(parser)
-    add_set(parser)
-    add_launch(parser, " (default: finished for local, else started)")
+    shared_arguments.add_gate_file(parser)
+    shared_arguments.add_set(parser)
+    shared_arguments.add_launch(parser, " (default: finished for local, else started)")
     use = "end the gate and its jobs if it has not finished by then, and exit 3 (default: no limit)"
-    add_timeout(parser, use)
-    add_baseline(parser)
-    add_output_arguments(parser)
-    add_logs(parser)
+    shared_arguments.add_timeout(parser, use)
+    shared_arguments.add_baseline(parser)
+    output.add_output_arguments(parser)
+    output.add_logs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -85,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         request = _request(arguments)
         context = open_gate_context(request)
-        require_writable(arguments)
-        write_unjudged(arguments, context.gate.name, UNENDED)
+        output.require_writable(arguments)
+        output.write_unjudged(arguments, context.gate.name, output.UNENDED)
         plans = plans_of(context, request.advanced.ask_minutes)
         require_own_values(context.gate, context.file, os.environ)
         context.store.probe()
@@ -103,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             leases.release(context.store, held)  # only if no flow has taken it over
         except StoreError as error:
-            write_stderr(
+            output.write_stderr(
                 f"prelaunch: the cluster's lock could not be released; it expires by itself: {error}"
             )
 
@@ -128,7 +111,7 @@ def _close(context: GateContext, lease: Lease, reason: str = "") -> None:
 
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:
     if not isinstance(error, OutputError):
-        write_rejected(arguments, Path(arguments.file).stem, error, rejection_kind(error))
+        output.write_rejected(arguments, Path(arguments.file).stem, error, rejection_kind(error))
     return reject(arguments.format, error)
 
 
@@ -153,7 +136,7 @@ def _run(arguments: argparse.Namespace, context: GateContext, gate_id: str, requ
         reason = "the flow ended without a result"
         return nothing_judged(arguments, context.gate.name, gate_id, reason, Exit.CANNOT_TELL)
     code, trained = _show(arguments, context, progress.outcome), progress.outcome.training
-    write_logs(arguments, context.address, gate_id, trained.job_id if trained else "", code)
+    output.write_logs(arguments, context.address, gate_id, trained.job_id if trained else "", code)
     return code
 
 
@@ -182,7 +165,7 @@ def _failed(
     if progress.outcome is None or isinstance(error, ServerError):
         return nothing_judged(arguments, context.gate.name, gate_id, fault)
     text = f"{type(error).__name__}: {one_line(str(error), 200)}"
-    write_stderr(f"prelaunch: Prefect failed after the gate had ended: {text}")
+    output.write_stderr(f"prelaunch: Prefect failed after the gate had ended: {text}")
     return None
 
 
@@ -196,7 +179,7 @@ def _show(arguments: argparse.Namespace, context: GateContext, outcome: GateOutc
     try:
         show(arguments, context.gate.name, outcome)
     except OutputError as error:
-        write_stderr(f"prelaunch: {error}")
+        output.write_stderr(f"prelaunch: {error}")
     return outcome.code
 
 
@@ -224,7 +207,9 @@ def _request(arguments: argparse.Namespace) -> GateRequest:
     baseline = str(arguments.baseline.expanduser().absolute()) if arguments.baseline else ""
     advanced = Advanced(overrides=arguments.overrides, baseline=baseline, ask_minutes=minutes)
     return GateRequest(
-        gate_file=str(gate_file(arguments)), advanced=advanced, launch=not arguments.check_only
+        gate_file=str(shared_arguments.gate_file(arguments)),
+        advanced=advanced,
+        launch=not arguments.check_only,
     )
 
 

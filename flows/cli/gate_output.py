@@ -9,20 +9,7 @@ from dataclasses import replace
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer, Level
 from checks.runner.deadline import limited
-from flows.cli.output import (
-    annotate_end,
-    json_text,
-    logs_note,
-    text_of,
-    write_cancelled,
-    write_files,
-    write_logs,
-    write_rejected,
-    write_remedy,
-    write_stderr,
-    write_stdout,
-    write_unjudged,
-)
+from flows.cli import output
 from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, lease_of_cluster
 from tasks.gate.lease.owner import this_process
@@ -55,33 +42,33 @@ def show(arguments: argparse.Namespace, name: str, outcome: GateOutcome) -> None
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
     judged, line = with_ending(outcome, name).judged, first_line(outcome, name)
     failed = outcome.ending is Ending.JOB_FAILED and outcome.training is not None
-    logs = logs_note(arguments) if failed else ()
+    logs = output.logs_note(arguments) if failed else ()
     context = judged.context if judged is not None else NO_CONTEXT
     context = replace(context, notes=(*logs, *context.notes))
     if arguments.format == "json":
-        write_stdout(json_text(outcome_json(outcome, name), by_name=False))
+        output.write_stdout(output.json_text(outcome_json(outcome, name), by_name=False))
     elif judged is None:
-        write_stdout(f"{one_line(line, 1000)}\n")
+        output.write_stdout(f"{one_line(line, 1000)}\n")
     else:
-        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format, context))
+        output.write_stdout(output.text_of(judged.report, judged.verdict, name, arguments.format, context))
         if arguments.format == "text":
-            write_stdout("".join(f"{line}\n" for line in _after(outcome)))
+            output.write_stdout("".join(f"{line}\n" for line in _after(outcome)))
     if judged is not None:
-        write_files(arguments, judged.report, judged.verdict, name, context)
+        output.write_files(arguments, judged.report, judged.verdict, name, context)
     elif outcome.code == Exit.REJECTED:
-        write_rejected(arguments, name, outcome.reason)
+        output.write_rejected(arguments, name, outcome.reason)
     elif outcome.ending is Ending.CANCELLED:
-        write_cancelled(arguments, name, outcome.reason)
+        output.write_cancelled(arguments, name, outcome.reason)
     else:
-        write_unjudged(arguments, name, outcome.reason, line)
+        output.write_unjudged(arguments, name, outcome.reason, line)
     # In a pipeline a page has it, which is shown or annotated; a log with the same sentence three times is hard to read.
     unsaid = arguments.format != "text" and arguments.summary is None
     if unsaid and (outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY) or outcome.ending is Ending.CANCELLED):
-        write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
+        output.write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
     if judged is not None and arguments.format != "text" and outcome.code in (Exit.NO_GO, Exit.CANNOT_TELL):
-        write_remedy(judged.verdict, context)
+        output.write_remedy(judged.verdict, context)
     clean = judged is None or judged.verdict.level is Level.PASS
-    annotate_end(line, outcome.code, (*context.doubts, *logs), clean)
+    output.annotate_end(line, outcome.code, (*context.doubts, *logs), clean)
 
 
 def interrupted(
@@ -103,16 +90,16 @@ def interrupted(
     try:
         show(arguments, context.gate.name, outcome)
     except OutputError as error:
-        write_stderr(f"prelaunch: {error}")
+        output.write_stderr(f"prelaunch: {error}")
     if outcome.judged is None and outcome.ending is Ending.CANCELLED:
         measured = measured_text(progress.measured)
-        write_cancelled(arguments, context.gate.name, f"{outcome.reason}. {measured}")
+        output.write_cancelled(arguments, context.gate.name, f"{outcome.reason}. {measured}")
         if arguments.format == "json":
-            write_stderr(f"prelaunch: {measured}")
+            output.write_stderr(f"prelaunch: {measured}")
         else:
-            write_stdout(f"{measured}\n")
+            output.write_stdout(f"{measured}\n")
     trained = outcome.training.job_id if outcome.training else ""
-    write_logs(arguments, context.address, gate_id, trained, code)
+    output.write_logs(arguments, context.address, gate_id, trained, code)
     if cancelled:
         _show_in_messages(context, outcome)
     return int(code)
@@ -142,7 +129,9 @@ def _show_in_messages(context: GateContext, outcome: GateOutcome) -> None:
 
         limited(KEEP_S, lambda: show_cancelled(context, outcome))
     except (StoreError, TimeoutError) as error:
-        write_stderr(f"prelaunch: the messages about the gate do not say that it was cancelled: {error}")
+        output.write_stderr(
+            f"prelaunch: the messages about the gate do not say that it was cancelled: {error}"
+        )
 
 
 def _stored(context: GateContext, outcome: GateOutcome, code: Exit) -> GateOutcome:
@@ -163,7 +152,7 @@ def _stored(context: GateContext, outcome: GateOutcome, code: Exit) -> GateOutco
     try:
         return limited(KEEP_S, keep)
     except (StoreError, LeaseError, LaunchError, TimeoutError) as error:
-        write_stderr(f"prelaunch: how the gate ended could not be stored completely: {error}")
+        output.write_stderr(f"prelaunch: how the gate ended could not be stored completely: {error}")
         return outcome
 
 
@@ -181,16 +170,16 @@ def nothing_judged(
     mark = SERVICE_ERROR if code is Exit.NO_CAPACITY else ANSWER_WORDS[Answer.CANNOT_TELL]
     line = f"{CANCELLED if is_cancelled else mark} {name}: {one_line(reason)}"
     if is_cancelled:
-        write_cancelled(arguments, name, reason, elsewhere=True)
+        output.write_cancelled(arguments, name, reason, elsewhere=True)
     else:
-        write_unjudged(arguments, name, reason, line)
+        output.write_unjudged(arguments, name, reason, line)
     if arguments.format == "json":
-        write_stdout(json_text(unjudged_json(reason, line, gate_id), by_name=False))
+        output.write_stdout(output.json_text(unjudged_json(reason, line, gate_id), by_name=False))
         if arguments.summary is None:
-            write_stderr(f"prelaunch: {one_line(reason, 1000)}")
+            output.write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     else:
-        write_stdout(f"{line}\n")
-    annotate_end(line, code)
+        output.write_stdout(f"{line}\n")
+    output.annotate_end(line, code)
     return int(code)
 
 

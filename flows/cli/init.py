@@ -37,10 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE, the answers, --force and --format."""
     parser.description = "Writes a new gate file, made of the nearest shipped one. --engine, --instance-type and --nodes are required."
     add = parser.add_argument
-    add(
-        "file", nargs="?", type=Path, default=Path("gate.toml"), metavar="FILE",
-        help="the file to write (default gate.toml)",
-    )  # fmt: skip
+    text = "the file to write (default gate.toml)"
+    add("file", nargs="?", type=Path, default=Path("gate.toml"), metavar="FILE", help=text)
     add("--engine", choices=tuple(LAUNCHERS), help="what starts the jobs; becomes [cluster] launcher")
     add("--instance-type", metavar="T", help="the type of every node, such as p5.48xlarge or cpu")
     add("--nodes", metavar="N", type=whole_number, help="how many nodes")
@@ -51,10 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     text = "the policy (default: the shipped one of the instance type)"
     add("--policy", type=Path, metavar="FILE", help=text)
-    add(
-        "--notify", default="log", metavar="NAMES",
-        help=f"who is notified, in order, with commas: {', '.join(NOTIFIERS)} (default log)",
-    )  # fmt: skip
+    text = f"who is notified, in order, with commas: {', '.join(NOTIFIERS)} (default log)"
+    add("--notify", default="log", metavar="NAMES", help=text)
     add("--name", help="the name of the gate and its cluster (default: from engine and type)")
     add_force(parser)
     add_format(parser)

@@ -6,16 +6,7 @@ import argparse
 
 from checks.command_line import InputError
 from checks.exit_codes import Exit
-from flows.cli.output import (
-    add_output_arguments,
-    json_text,
-    rejection,
-    require_writable,
-    text_of,
-    write_files,
-    write_stderr,
-    write_stdout,
-)
+from flows.cli import output
 from flows.cli.shared_arguments import add_baseline, add_policy, add_store_of_ids
 from tasks.gate_file.cost_terms import cost_json
 from tasks.gate_file.references import read_baseline
@@ -41,13 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only show: the verdict that the gate kept beside its report, and how the gate ended; judge where none was kept, or with "
         "--policy or --baseline",
     )  # fmt: skip
-    add_output_arguments(parser)
+    output.add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge every report; the exit code is the worst, in the order 2, 1, 3, 0."""
     _require_one_page(arguments)
-    require_writable(arguments)
+    output.require_writable(arguments)
     policy = policy_of(arguments.policy)
     baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
     as_kept = _with_kept_end if arguments.kept else None
@@ -68,24 +59,24 @@ def _with_kept_end(judged: JudgedFile) -> JudgedFile:
 def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError]) -> int:
     good = [result for result in results if isinstance(result, JudgedFile)]
     if len(results) == 1:
-        write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)
+        output.write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)
     if arguments.format == "json" and len(results) > 1:
         verdicts = [_file(name, result) for name, result in zip(arguments.reports, results, strict=True)]
-        write_stdout(json_text({"verdicts": verdicts}))
+        output.write_stdout(output.json_text({"verdicts": verdicts}))
     else:
-        write_stdout("\n".join(_page(result, arguments.format) for result in good))
+        output.write_stdout("\n".join(_page(result, arguments.format) for result in good))
     for result in results:
         if isinstance(result, InputError):
-            write_stderr(f"prelaunch: {result}")
+            output.write_stderr(f"prelaunch: {result}")
         elif result.policy:
-            write_stderr(f"policy: {result.policy}")
+            output.write_stderr(f"policy: {result.policy}")
     return worst_code([exit_code(r.verdict) if isinstance(r, JudgedFile) else Exit.REJECTED for r in results])
 
 
 def _page(result: JudgedFile, form: str) -> str:
     if form == "json":
-        return json_text(_document(result))
-    return text_of(result.report, result.verdict, result.name, form, result.context)
+        return output.json_text(_document(result))
+    return output.text_of(result.report, result.verdict, result.name, form, result.context)
 
 
 def _document(result: JudgedFile) -> dict[str, object]:
@@ -103,7 +94,7 @@ def _document(result: JudgedFile) -> dict[str, object]:
 
 def _file(file: str, result: JudgedFile | InputError) -> dict[str, object]:
     if isinstance(result, InputError):
-        error = rejection(result.file, result.path, result.message, result.nearest)
+        error = output.rejection(result.file, result.path, result.message, result.nearest)
         return {"file": file, "verdict": None, **error}
     return {"file": file, "verdict": _document(result), "error": None}
 

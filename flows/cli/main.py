@@ -16,20 +16,7 @@ from checks.command_line import UsageError, quoted
 from checks.exit_codes import Exit
 from checks.process import inheritance
 from checks.process.collection import without_collection
-from flows.cli.output import (
-    annotate_end,
-    begin_output,
-    json_text,
-    quiet_stdout,
-    rejection,
-    report_failure,
-    say_rejected,
-    stdout_has_something,
-    write_cancelled,
-    write_rejected,
-    write_stderr,
-    write_stdout,
-)
+from flows.cli import output
 from flows.cli.verbs import VERBS, add_arguments, command_of, empty_parser, help_text, nearest_command
 from tasks.reports.command_line import StdoutUnwritable, Terminated
 
@@ -46,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if argv is None else argv)
     inheritance.restore_defaults()
     _heed_sigterm()
-    begin_output()
+    output.begin_output()
     try:
         return _run(typed)
     except UsageError as error:
@@ -56,10 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _end(typed, signal.SIGINT, Exit.INTERRUPTED)
     except BrokenPipeError:
-        quiet_stdout()
+        output.quiet_stdout()
         return Exit.CANNOT_TELL
     except StdoutUnwritable as error:  # what nobody can read was not said
-        write_stderr(f"prelaunch: {error}")
+        output.write_stderr(f"prelaunch: {error}")
         return Exit.CANNOT_TELL
     except Exception as error:  # noqa: BLE001 - an error of ours must never read as a go
         return _failed(typed, error)
@@ -67,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     if argv[:1] in (["-h"], ["--help"]):
-        write_stdout(help_text())
+        output.write_stdout(help_text())
         return Exit.GO
     parser, parsers = empty_parser()
     command = command_of(argv)
@@ -93,9 +80,9 @@ def _run(argv: list[str]) -> int:
 
 def _refuse(argv: list[str], error: UsageError) -> int:
     _error_document(argv, error.message, error.nearest)
-    say_rejected(error)
-    write_rejected(_page_files(argv), _gate_name(argv), error)
-    write_stderr(error.usage)
+    output.say_rejected(error)
+    output.write_rejected(_page_files(argv), _gate_name(argv), error)
+    output.write_stderr(error.usage)
     return Exit.REJECTED
 
 
@@ -103,7 +90,7 @@ def _failed(argv: list[str], error: Exception) -> int:
     """Report an error that ended a verb: one of its input or its store, of the Prefect server, or one of ours."""
     from flows.cli.rejection import report_error
 
-    form = "json" if _asks_for_json(argv) and not stdout_has_something() else "text"
+    form = "json" if _asks_for_json(argv) and not output.stdout_has_something() else "text"
     code = report_error(form, error) if command_of(argv) not in GATES else None
     if code is not None:
         return code
@@ -112,15 +99,15 @@ def _failed(argv: list[str], error: Exception) -> int:
     from flows.cli.prefect_server import fault_text  # few commands have a server
 
     if fault := fault_text(error):
-        return report_failure(form, fault, Exit.NO_CAPACITY)
+        return output.report_failure(form, fault, Exit.NO_CAPACITY)
     first = f"{type(error).__name__}: {error}".splitlines()[0][:400]
     text = f"this is an error in prelaunch itself, so there is no verdict: {first}. Set PRELAUNCH_DEBUG=1 to see the traceback."
-    return report_failure(form, text, Exit.CANNOT_TELL)
+    return output.report_failure(form, text, Exit.CANNOT_TELL)
 
 
 def _error_document(argv: list[str], message: str, near: str | None = None) -> None:
-    if _asks_for_json(argv) and not stdout_has_something():
-        write_stdout(json_text(rejection(None, None, message, near)))
+    if _asks_for_json(argv) and not output.stdout_has_something():
+        output.write_stdout(output.json_text(output.rejection(None, None, message, near)))
 
 
 def _end(argv: list[str], number: signal.Signals, code: int) -> int:
@@ -129,8 +116,8 @@ def _end(argv: list[str], number: signal.Signals, code: int) -> int:
     message = f"cancelled by {number.name}"
     if not _write_cancellation(argv, message):
         _error_document(argv, message)
-    quiet_stdout()
-    write_stderr(f"prelaunch: {message}")
+    output.quiet_stdout()
+    output.write_stderr(f"prelaunch: {message}")
     return code
 
 
@@ -141,16 +128,16 @@ def _asks_for_json(argv: Sequence[str]) -> bool:
 
 def _write_cancellation(argv: Sequence[str], message: str) -> bool:
     """Write how a gate ended before it began, to stdout if JSON was asked for, and to the files; False for other commands."""
-    if command_of(argv) not in GATES or stdout_has_something():
+    if command_of(argv) not in GATES or output.stdout_has_something():
         return False
     from tasks.gate.outcome import CANCELLED, unjudged_json
 
     reason = f"{message} {GATES[command_of(argv)]}"
     line = f"{CANCELLED} {_gate_name(argv)}: {reason}"
     if _asks_for_json(argv):
-        write_stdout(json_text(unjudged_json(reason, line), by_name=False))
-    write_cancelled(_page_files(argv), _gate_name(argv), reason)
-    annotate_end(line, 1)
+        output.write_stdout(output.json_text(unjudged_json(reason, line), by_name=False))
+    output.write_cancelled(_page_files(argv), _gate_name(argv), reason)
+    output.annotate_end(line, 1)
     return True
 
 

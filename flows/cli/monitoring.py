@@ -28,50 +28,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "files", nargs="+", metavar="GATE_FILE",
-        help="gate files, or their names in the folder of gate files; one for each cluster",
-    )  # fmt: skip
-    parser.add_argument(
-        "--nodes", default="", metavar="LIST",
-        help="the nodes of the cluster, also those that are down: NAME[=ADDRESS],... or Slurm's lists (ip-10-0-0-[1-4])",
-    )  # fmt: skip
-    parser.add_argument(
-        "--without-efa", action="store_true", help="no exporter for EFA runs on the nodes, though they have EFA devices"
-    )  # fmt: skip
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="replace this file as a whole (default: print it)"
-    )
+    text = "gate files, or their names in the folder of gate files; one for each cluster"
+    parser.add_argument("files", nargs="+", metavar="GATE_FILE", help=text)
+    text = "the nodes of the cluster, also those that are down: NAME[=ADDRESS],... or Slurm's lists (ip-10-0-0-[1-4])"
+    parser.add_argument("--nodes", default="", metavar="LIST", help=text)
+    text = "no exporter for EFA runs on the nodes, though they have EFA devices"
+    parser.add_argument("--without-efa", action="store_true", help=text)
+    text = "replace this file as a whole (default: print it)"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.set_defaults(run_action=_targets)
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
-    parser.add_argument(
-        "--prometheus", type=host_port, default=MonitoringSettings.prometheus, metavar="HOST:PORT",
-        help=f"where Prometheus itself answers (default {MonitoringSettings.prometheus})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--alertmanager", type=host_port, default=MonitoringSettings.alertmanager, metavar="HOST:PORT",
-        help=f"default {MonitoringSettings.alertmanager}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--exporter", type=host_port, default=MonitoringSettings.exporter, metavar="HOST:PORT",
-        help=f"where prelaunch serve exporter answers (default {MonitoringSettings.exporter})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--slurm", type=host_port, metavar="HOST:PORT", help="the exporter of Slurm (default: none)"
+    usual = MonitoringSettings
+    addresses = (
+        ("--prometheus", usual.prometheus, f"where Prometheus itself answers (default {usual.prometheus})"),
+        ("--alertmanager", usual.alertmanager, f"default {usual.alertmanager}"),
+        ("--exporter", usual.exporter, f"where prelaunch serve exporter answers (default {usual.exporter})"),
+        ("--slurm", None, "the exporter of Slurm (default: none)"),
     )
+    for name, address, text in addresses:
+        parser.add_argument(name, type=host_port, default=address, metavar="HOST:PORT", help=text)
     for name, whom in (("on-call", "whoever repairs machines"), ("owner", "whoever runs the monitoring"),
                        ("heartbeat", "the service that notices when the heartbeat stops")):  # fmt: skip
         parser.add_argument(f"--{name}", required=True, metavar="URL", help=f"the webhook of {whom}")
     text = "also send to this address, such as AMPRemoteWriteURL"
     parser.add_argument("--remote-write", default="", metavar="URL", help=text)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region of --remote-write")
-    parser.add_argument(
-        "--port", action="append", default=[], type=_port, metavar="JOB=PORT",
-        help="another port than the usual one, such as efa=9100",
-    )  # fmt: skip
+    text = "another port than the usual one, such as efa=9100"
+    parser.add_argument("--port", action="append", default=[], type=_port, metavar="JOB=PORT", help=text)
     parser.set_defaults(run_action=_config)
 
 

@@ -57,10 +57,8 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
     """--logs FILE."""
-    parser.add_argument(
-        "--logs", type=Path, metavar="FILE",
-        help="also write the ends of the training's logs, or of the checks' where nothing was trained, if the exit code is not 0",
-    )  # fmt: skip
+    text = "also write the ends of the training's logs, or of the checks' where nothing was trained, if the exit code is not 0"
+    parser.add_argument("--logs", type=Path, metavar="FILE", help=text)
 
 
 def write_logs(arguments: argparse.Namespace, address: str, gate_id: str, training: str, code: int) -> bool:

@@ -33,10 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --set a.b=value --format text|json|shell --offline --verbose."""
     add_gate_file(parser)
     add_set(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json", "shell"), default="text",
-        help="format of stdout (default text); shell prints what is submitted: the batch scripts of Slurm, else commands",
-    )  # fmt: skip
+    text = "format of stdout (default text); shell prints what is submitted: the batch scripts of Slurm, else commands"
+    parser.add_argument("--format", choices=("text", "json", "shell"), default="text", help=text)
     text = "read only the gate file: no credentials, no network, no preflight"
     parser.add_argument("--offline", action="store_true", help=text)
     text = "show every check, cost, example and condition"

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from checks.bundle import plan_of
+from checks.culprit.patterns.medians import LEAST_SLOWNESS
 from checks.facts.prices import Price
+from checks.judge.rules.wording import percent
 from checks.model import ANSWER_WORDS, Answer, Planned, Scope
+from checks.policy import RANKS_IN_PAIRS, SENSITIVE_TO, SLOW_RATIO
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.gate_file.placeholders import examples_of
@@ -161,7 +164,22 @@ def _checks(context: GateContext, planned: Sequence[Planned]) -> Iterator[str]:
         if entry.check not in skipped:
             title = where[entry.scope] if entry.skip is None else f"not run: {entry.skip.value}"
             groups.setdefault(title, []).append(_marked(context, entry))
-    return (f"{title}: {', '.join(checks)}" for title, checks in groups.items() if checks)
+    yield from (f"{title}: {', '.join(checks)}" for title, checks in groups.items() if checks)
+    for check in sorted({entry.check for entry in planned if entry.skip is None} - set(skipped)):
+        if check in RANKS_IN_PAIRS and check in context.policy.checks:
+            yield _sensitivity(check, context.policy.checks[check].options)
+
+
+def _sensitivity(check: str, options: Mapping[str, float]) -> str:
+    """How slow a part has to be to be named: that of nodes and ranks depends on what is measured."""
+    of_link = percent(1 - options.get("slow_ratio", SLOW_RATIO))
+    text = f"what is slower than the others is named by {check}: a link from {of_link} on, "
+    text += f"and a node or rank from what the noise allows, at the least {percent(LEAST_SLOWNESS)}"
+    wanted = {component: options.get(f"detects_slow_{component}") for component in SENSITIVE_TO}
+    limits = [
+        f"a {component} that is {percent(share)} slower" for component, share in wanted.items() if share
+    ]
+    return f"{text}; refused if it could not name {' and '.join(limits)}" if limits else text
 
 
 def _marked(context: GateContext, planned: Planned) -> str:

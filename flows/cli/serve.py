@@ -38,10 +38,8 @@ SETTINGS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--gates DIR, --limit N."""
-    parser.add_argument(
-        "--gates", metavar="DIR", type=Path,
-        help=f"the gate files that the form offers (default: ${VARIABLE}, else deployments/gates)",
-    )  # fmt: skip
+    text = f"the gate files that the form offers (default: ${VARIABLE}, else deployments/gates)"
+    parser.add_argument("--gates", metavar="DIR", type=Path, help=text)
     text = f"how many runs may run at the same time (default {LIMIT})"
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=text)
 

@@ -17,10 +17,8 @@ PLACES = "a folder, s3://bucket/prefix, or a gate file"
 
 def add_gate_file(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE, whose name in the folder of gate files becomes a path when the command runs."""
-    parser.add_argument(
-        "file", metavar="GATE_FILE",
-        help="a gate file, such as deployments/gates/local.toml, or its name in the folder of gate files",
-    )  # fmt: skip
+    text = "a gate file, such as deployments/gates/local.toml, or its name in the folder of gate files"
+    parser.add_argument("file", metavar="GATE_FILE", help=text)
 
 
 def gate_file(arguments: argparse.Namespace) -> Path:
@@ -36,38 +34,30 @@ def require_node_name(node: str) -> None:
 
 def add_set(parser: argparse.ArgumentParser) -> None:
     """--set A.B=VALUE."""
+    text = "change a value of the gate file (commands and paths cannot be changed)"
     parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
-        help="change a value of the gate file (commands and paths cannot be changed)",
-    )  # fmt: skip
+        "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides", help=text
+    )
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """STORE."""
-    parser.add_argument(
-        "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store,
-        help=f"{PLACES} that names a store (default {DEFAULT})",
-    )  # fmt: skip
+    text = f"{PLACES} that names a store (default {DEFAULT})"
+    parser.add_argument("store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store, help=text)
 
 
 def add_store_of_ids(parser: argparse.ArgumentParser) -> None:
     """--store STORE."""
-    parser.add_argument(
-        "--store", metavar="STORE", type=typed_store,
-        help=f"the store in which gate ids are looked up: {PLACES} (default {DEFAULT})",
-    )  # fmt: skip
+    text = f"the store in which gate ids are looked up: {PLACES} (default {DEFAULT})"
+    parser.add_argument("--store", metavar="STORE", type=typed_store, help=text)
 
 
-def add_reports(parser: argparse.ArgumentParser, use: str, nargs: str = "+") -> None:
+def add_reports(parser: argparse.ArgumentParser, use: str) -> None:
     """REPORT... --policy FILE; `use` is what the policy does."""
-    default = f" (default {DEFAULT})" if nargs == "*" else ""
-    parser.add_argument(
-        "reports", nargs=nargs, default=[DEFAULT], type=typed_store, metavar="REPORT",
-        help=f"a report, a folder that holds one, - for stdin, or a store with all its reports: {PLACES}{default}",
-    )  # fmt: skip
-    add_policy(
-        parser, f"that {use} (default: that of the gate file, else the shipped policy of the declared type)"
-    )
+    text = f"a report, a folder that holds one, - for stdin, or a store with all its reports: {PLACES}"
+    parser.add_argument("reports", nargs="+", type=typed_store, metavar="REPORT", help=text)
+    default = "(default: that of the gate file, else the shipped policy of the declared type)"
+    add_policy(parser, f"that {use} {default}")
 
 
 def add_policy(parser: argparse.ArgumentParser, use: str) -> None:
@@ -78,17 +68,17 @@ def add_policy(parser: argparse.ArgumentParser, use: str) -> None:
 def add_baseline(parser: argparse.ArgumentParser) -> None:
     """--baseline FILE."""
     parser.add_argument(
-        "--baseline", type=lambda text: Path(text) if text else None, metavar="FILE",
+        "--baseline",
+        type=lambda text: Path(text) if text else None,
+        metavar="FILE",
         help="a baseline (from prelaunch fleet baseline learn): a value that is worse is a WARN",
-    )  # fmt: skip
+    )
 
 
 def add_launch(parser: argparse.ArgumentParser, default: str = "") -> None:
     """--wait and --check-only."""
-    parser.add_argument(
-        "--wait", choices=("verdict", "started", "finished"),
-        help=f"return when: verdict known, training started, or training finished{default}",
-    )  # fmt: skip
+    text = f"return when: verdict known, training started, or training finished{default}"
+    parser.add_argument("--wait", choices=("verdict", "started", "finished"), help=text)
     parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
 
 
@@ -99,16 +89,14 @@ def add_timeout(parser: argparse.ArgumentParser, use: str) -> None:
 
 def add_cluster(parser: argparse.ArgumentParser, noun: str = "gates") -> None:
     """--cluster C."""
-    parser.add_argument(
-        "--cluster", help=f"only {noun} of this cluster (default: all, or that of the gate file)"
-    )
+    text = f"only {noun} of this cluster (default: all, or that of the gate file)"
+    parser.add_argument("--cluster", help=text)
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
     """--format text|json."""
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    text = "format of stdout (default text)"
+    parser.add_argument("--format", choices=("text", "json"), default="text", help=text)
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:

@@ -24,17 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "exit codes: 0 all work, 1 one fails, 2 this is no machine with Slurm, 3 one could not run"
     )
-    parser.add_argument(
-        "checks", nargs="*", metavar="CHECK", default=[], help=f"{', '.join(NAMES)} (default: all of them)"
-    )
-    parser.add_argument(
-        "-N", "--nodes", type=whole_number, default=2, metavar="N", help="on how many nodes (default 2)"
-    )
-    parser.add_argument("-p", "--partition", default="", metavar="P", help="the partition (default: Slurm's)")
-    parser.add_argument("-A", "--account", default="", metavar="A", help="the account (default: Slurm's)")
-    parser.add_argument(
-        "--image", default=IMAGE, metavar="IMAGE", help=f"the image that pyxis starts (default {IMAGE})"
-    )
+    add = parser.add_argument
+    add("checks", nargs="*", metavar="CHECK", default=[], help=f"{', '.join(NAMES)} (default: all of them)")
+    add("-N", "--nodes", type=whole_number, default=2, metavar="N", help="on how many nodes (default 2)")
+    add("-p", "--partition", default="", metavar="P", help="the partition (default: Slurm's)")
+    add("-A", "--account", default="", metavar="A", help="the account (default: Slurm's)")
+    add("--image", default=IMAGE, metavar="IMAGE", help=f"the image that pyxis starts (default {IMAGE})")
     add_format(parser)
 
 

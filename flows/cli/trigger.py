@@ -28,24 +28,14 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser) -> None:
     """DEPLOYMENT, what to change of its request, and the outputs."""
     parser.unexpected_hint = "The gate file is named by an option: --gate NAME."
-    parser.add_argument(
-        "deployment",
-        metavar="DEPLOYMENT",
-        help='name of the deployment, "gate/NAME" (see prefect deployment ls)',
-    )
-    parser.add_argument(
-        "--gate",
-        metavar="NAME",
-        help="use this gate file instead of the deployment's own; the deployment's form must offer it",
-    )
+    text = 'name of the deployment, "gate/NAME" (see prefect deployment ls)'
+    parser.add_argument("deployment", metavar="DEPLOYMENT", help=text)
+    text = "use this gate file instead of the deployment's own; the deployment's form must offer it"
+    parser.add_argument("--gate", metavar="NAME", help=text)
     add_set(parser)
     add_launch(parser)
-    parser.add_argument(
-        "--once",
-        metavar="KEY",
-        default="",
-        help="start only one run for this key, deployment and request, even if the command is repeated (such as a pipeline's id)",
-    )
+    text = "start only one run for this key, deployment and request, even if the command is repeated (such as a pipeline's id)"
+    parser.add_argument("--once", metavar="KEY", default="", help=text)
     add_timeout(parser, TIMEOUT)
     add_output_arguments(parser)
     add_logs(parser)

@@ -16,23 +16,8 @@ from uuid import UUID
 from checks.exit_codes import Exit, RejectionKind
 from checks.model import Level
 from checks.process.collection import without_collection
+from flows.cli import output
 from flows.cli.gate_output import nothing_judged
-from flows.cli.output import (
-    UNENDED,
-    add_logs,
-    add_output_arguments,
-    annotate_end,
-    json_text,
-    logs_note,
-    report_failure,
-    require_writable,
-    text_of,
-    write_logs,
-    write_rejected,
-    write_stderr,
-    write_stdout,
-    write_unjudged,
-)
 from flows.cli.prefect_server import NO_SERVER, QUIET
 from flows.cli.shared_arguments import FOREVER, add_timeout
 from tasks.gate.progress import live_progress
@@ -61,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "flow_run", metavar="RUN", help="the id of a flow run, or the address of its page in Prefect's UI"
     )
     add_timeout(parser, TIMEOUT)
-    add_output_arguments(parser)
-    add_logs(parser)
+    output.add_output_arguments(parser)
+    output.add_logs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     except FollowError as error:
         return no_verdict(arguments, str(error))
     except FlowInterrupted as error:
-        write_stderr(f"prelaunch: stopped watching; run {flow_run_id} continues")
+        output.write_stderr(f"prelaunch: stopped watching; run {flow_run_id} continues")
         return int(error.code)
     return show(arguments, ended)
 
@@ -118,17 +103,17 @@ def obstacle(arguments: argparse.Namespace) -> str:
     if fault := client_fault():
         return fault
     try:
-        require_writable(arguments)
+        output.require_writable(arguments)
     except OutputError as error:
         return str(error)
-    write_unjudged(arguments, "gate", UNENDED)
+    output.write_unjudged(arguments, "gate", output.UNENDED)
     return ""
 
 
 def refuse(arguments: argparse.Namespace, message: str) -> int:
     """Report that nothing was started or followed."""
-    write_rejected(arguments, "gate", message)
-    return report_failure(arguments.format, message, Exit.REJECTED)
+    output.write_rejected(arguments, "gate", message)
+    return output.report_failure(arguments.format, message, Exit.REJECTED)
 
 
 def no_verdict(
@@ -154,16 +139,18 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
         ended = f"run {followed.run} ended {followed.state}, without a verdict: {reason}"
         return no_verdict(arguments, ended, cancelled=followed.cancelled)
     trained, state = _training(status.document)
-    written = write_logs(arguments, status.store, status.gate_id, trained, status.code)
-    notes = logs_note(arguments) if written and state == JobState.FAILED.value else ()
+    written = output.write_logs(arguments, status.store, status.gate_id, trained, status.code)
+    notes = output.logs_note(arguments) if written and state == JobState.FAILED.value else ()
     try:
         _print(arguments, status, status.document, notes)
     except OutputError as error:
-        write_stderr(f"prelaunch: {error}")
+        output.write_stderr(f"prelaunch: {error}")
     if status.code != Exit.GO and arguments.format == "json" and arguments.summary is None:
-        write_stderr(f"prelaunch: {one_line(str(status.document.get('reason')), 1000)}")
+        output.write_stderr(f"prelaunch: {one_line(str(status.document.get('reason')), 1000)}")
     first = str(status.document.get("first_line") or status.document.get("reason"))
-    annotate_end(first, status.code, notes, status.verdict is None or status.verdict.level is Level.PASS)
+    output.annotate_end(
+        first, status.code, notes, status.verdict is None or status.verdict.level is Level.PASS
+    )
     return status.code
 
 
@@ -179,18 +166,18 @@ def _print(
     arguments: argparse.Namespace, status: RunStatus, document: Mapping[str, object], notes: tuple[str, ...]
 ) -> None:
     if arguments.format == "json":
-        write_stdout(json_text(document, by_name=False))
+        output.write_stdout(output.json_text(document, by_name=False))
     if status.verdict is None:
         # A request that was rejected early has no gate yet.
         gate, reason = status.gate or "gate", str(document.get("reason"))
         rejected = status.code == Exit.REJECTED
         if rejected:
             busy = document.get("rejected") == RejectionKind.BUSY.value
-            write_rejected(arguments, gate, reason, RejectionKind.BUSY if busy else None)
+            output.write_rejected(arguments, gate, reason, RejectionKind.BUSY if busy else None)
         else:
-            write_unjudged(arguments, gate, reason)
+            output.write_unjudged(arguments, gate, reason)
         if arguments.format != "json":
-            write_stdout(f"{one_line(str(document.get('first_line') or reason), 1000)}\n")
+            output.write_stdout(f"{one_line(str(document.get('first_line') or reason), 1000)}\n")
         return
     from tasks.orchestration.follow import kept_report
     from tasks.render.context import VerdictContext
@@ -200,13 +187,13 @@ def _print(
     lines = (*notes, *status.lines)
     context = VerdictContext(notes=lines, first_line=str(document.get("first_line") or ""), failed=failed)
     if missing:
-        write_stderr(f"prelaunch: {missing}")
+        output.write_stderr(f"prelaunch: {missing}")
     if status.left_out:
-        write_stderr(f"prelaunch: {status.left_out} more findings are only in the store")
+        output.write_stderr(f"prelaunch: {status.left_out} more findings are only in the store")
     if arguments.format != "json":
-        write_stdout(text_of(report, status.verdict, status.gate, arguments.format, context))
+        output.write_stdout(output.text_of(report, status.verdict, status.gate, arguments.format, context))
     if arguments.format == "text":
-        write_stdout("".join(f"{line}\n" for line in _after(status, document)))
+        output.write_stdout("".join(f"{line}\n" for line in _after(status, document)))
     _write_files(arguments, status, report, status.verdict, context)
 
 
@@ -218,7 +205,6 @@ def _write_files(
     context: VerdictContext,
 ) -> None:
     """Write the gate's own pages if its store can be read, else pages made from the verdict alone."""
-    from flows.cli.output import write_files
     from tasks.orchestration.follow import kept_text
     from tasks.store.layout import html_key, summary_key
 
@@ -229,7 +215,7 @@ def _write_files(
         if text is not None:
             write_file(path, text)
             setattr(left, name, None)
-    write_files(left, report, verdict, status.gate, context)
+    output.write_files(left, report, verdict, status.gate, context)
 
 
 def _after(status: RunStatus, document: Mapping[str, object]) -> list[str]:

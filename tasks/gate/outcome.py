@@ -73,13 +73,8 @@ ENDING_EXITS = {
     Ending.CANCELLED: Exit.INTERRUPTED,  # the command line says 143 where SIGTERM did it
 }
 DECISION_EXITS = {
-    Decision.LAUNCHED: Exit.GO,
-    Decision.PASSED: Exit.GO,
-    Decision.OVERRIDDEN: Exit.GO,
-    Decision.OBSERVED: Exit.GO,
-    Decision.REFUSED: Exit.NO_GO,
-    Decision.AWAITING: Exit.NO_GO,
-    Decision.NOT_LAUNCHED: Exit.NO_GO,
+    **dict.fromkeys((Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED), Exit.GO),
+    **dict.fromkeys((Decision.REFUSED, Decision.AWAITING, Decision.NOT_LAUNCHED), Exit.NO_GO),
     Decision.CANNOT_TELL: Exit.CANNOT_TELL,
 }
 

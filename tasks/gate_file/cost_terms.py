@@ -59,18 +59,10 @@ def cost_json(estimate: Cost | None) -> Mapping[str, object] | None:
         "usd_per_unit_hour": usd,
         "price_source": None if estimate.price is None else str(estimate.price.provenance),
         **{
-            name: {
-                "low": value.low,
-                "high": value.high,
-                "low_usd": estimate.usd(value.low),
-                "high_usd": estimate.usd(value.high),
-            }
-            for name, value in (("launching", estimate.launching), ("waiting", estimate.waiting))
+            name: {**vars(span), "low_usd": estimate.usd(span.low), "high_usd": estimate.usd(span.high)}
+            for name, span in (("launching", estimate.launching), ("waiting", estimate.waiting))
         },
         "checking": estimate.checking,
-        "worth_waiting_hours": {
-            "low": estimate.worth_waiting_hours.low,
-            "high": estimate.worth_waiting_hours.high,
-        },
+        "worth_waiting_hours": vars(estimate.worth_waiting_hours),
         "unknown": list(estimate.unknown),
     }

@@ -150,38 +150,32 @@ def fence_change(machine: KubernetesMachine, mark: Mark, at: str) -> dict[str, A
     """The merge patch that takes a node out of service under this mark. It holds for exactly the node that was seen."""
     taints = [taint for taint in machine.taints if taint.get("key") != TAINT]
     own = {"key": TAINT, "value": _label(mark.gate_id), "effect": EFFECT}
-    annotations = {MARK: str(mark), SINCE: at, TESTING: None}
-    return {
-        "metadata": {"resourceVersion": machine.version, "annotations": annotations},
-        "spec": {"unschedulable": True, "taints": [*taints, own]},
-    }
+    metadata = _metadata(machine, annotations={MARK: str(mark), SINCE: at, TESTING: None})
+    return {**metadata, "spec": {"unschedulable": True, "taints": [*taints, own]}}
 
 
 def testing_change(machine: KubernetesMachine, testing: bool) -> dict[str, Any]:
     """The merge patch that says whether our re-test may run on it."""
-    return {
-        "metadata": {
-            "resourceVersion": machine.version,
-            "annotations": {TESTING: "true" if testing else None},
-        }
-    }
+    return _metadata(machine, annotations={TESTING: "true" if testing else None})
 
 
 def free_change(machine: KubernetesMachine) -> dict[str, Any]:
     """The merge patch that removes our marks and the cordon that came with them unless another needs it, and nothing else."""
     taints = [dict(taint) for taint in machine.taints if taint.get("key") != TAINT]
-    annotations = dict.fromkeys((MARK, SINCE, TESTING))
-    return {
-        "metadata": {"resourceVersion": machine.version, "annotations": annotations},
-        "spec": {"unschedulable": machine.stays_cordoned or None, "taints": taints or None},
-    }
+    metadata = _metadata(machine, annotations=dict.fromkeys((MARK, SINCE, TESTING)))
+    return {**metadata, "spec": {"unschedulable": machine.stays_cordoned or None, "taints": taints or None}}
 
 
 def health_change(machine: KubernetesMachine, label: str) -> dict[str, Any]:
     """The merge patch that asks HyperPod for a reboot or a replacement. `Schedulable` is HyperPod's own word, and never written."""
     if label not in (PENDING_REBOOT, PENDING_REPLACEMENT):
         raise ValueError(f"{label!r} is not to be written")
-    return {"metadata": {"resourceVersion": machine.version, "labels": {HEALTH: label}}}
+    return _metadata(machine, labels={HEALTH: label})
+
+
+def _metadata(machine: KubernetesMachine, **changes: Mapping[str, str | None]) -> dict[str, Any]:
+    """The metadata of a patch, which the API server takes for exactly the version of the node that was seen."""
+    return {"metadata": {"resourceVersion": machine.version, **changes}}
 
 
 def dumped(change: Mapping[str, Any]) -> str:

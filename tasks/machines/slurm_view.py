@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tasks.machines import slurm_nodes
 from tasks.machines.base import (
     ActAmbiguous,
     ActRefused,
@@ -21,17 +22,6 @@ from tasks.machines.base import (
     require_ours,
 )
 from tasks.machines.slurm_commands import RESERVATION_FLAGS, gate_of, is_ours, reservation_name
-from tasks.machines.slurm_nodes import (
-    BUSY,
-    FLAGS,
-    HYPERPOD,
-    OUT,
-    REBOOTING,
-    Reservation,
-    SlurmNode,
-    given_by_slurm,
-    giver,
-)
 from tasks.text.inert import one_line
 
 SILENT = frozenset(("NOT_RESPONDING",))
@@ -43,8 +33,8 @@ UNSEEN_RESERVATION = "a maintenance reservation that this user may not see"
 class View:
     """Nodes and reservations by name, jobs by node. `user` is whose reservations can be ours."""
 
-    nodes: Mapping[str, SlurmNode]
-    reservations: Mapping[str, Reservation]
+    nodes: Mapping[str, slurm_nodes.SlurmNode]
+    reservations: Mapping[str, slurm_nodes.Reservation]
     jobs: Mapping[str, tuple[str, ...]]
     user: str
 
@@ -56,7 +46,7 @@ class View:
         service = self._service(node)
         holder, mark, owner = self._holder(node, service)
         jobs = self.jobs.get(name, ())
-        if not jobs and node.flags & BUSY:
+        if not jobs and node.flags & slurm_nodes.BUSY:
             jobs = (UNSEEN_JOB,)
         return Machine(
             node=name,
@@ -65,7 +55,7 @@ class View:
             status=one_line(node.status, 500),
             owner=owner,
             mark=mark,
-            since=node.reason_at if node.flags & (OUT | REBOOTING) else None,
+            since=node.reason_at if node.flags & (slurm_nodes.OUT | slurm_nodes.REBOOTING) else None,
             booted_at=node.booted_at,
             instance_id=node.instance_id,
             instance_type=node.instance_type,
@@ -84,7 +74,9 @@ class View:
     def leaves_mark(self, name: str) -> bool:
         """Whether our mark, or our words for HyperPod, are the reason of a node, whatever its state."""
         node = self.nodes.get(name)
-        return node is not None and (node.mark is not None or giver(node.reason, "") == HYPERPOD)
+        return node is not None and (
+            node.mark is not None or slurm_nodes.giver(node.reason, "") == slurm_nodes.HYPERPOD
+        )
 
     def drained(self, name: str, mark: Mark) -> bool:
         """Whether Slurm starts no job on the node until somebody resumes it, for a reason that is our mark."""
@@ -92,7 +84,7 @@ class View:
         return (
             node is not None
             and "DRAIN" in node.flags
-            and not node.flags & REBOOTING
+            and not node.flags & slurm_nodes.REBOOTING
             and _same(node.mark, mark)
         )
 
@@ -105,7 +97,7 @@ class View:
         node, reserved = self.nodes.get(name), self.reservations.get(reservation)
         if node is None or reserved is None:
             return False
-        return name in reserved.nodes and not node.flags & (OUT | REBOOTING)
+        return name in reserved.nodes and not node.flags & (slurm_nodes.OUT | slurm_nodes.REBOOTING)
 
     def reserved_with(self, name: str, mark: Mark) -> frozenset[str]:
         """The nodes that are reserved together with this one, for its re-test."""
@@ -173,23 +165,23 @@ class View:
     def require_freed(self, name: str) -> str:
         """The engine's words for a node that was freed. Raises ActAmbiguous if it does not serve and nobody has taken it."""
         machine, node = self.machine(name), self.nodes[name]
-        waited_for = machine.holder is Holder.NOBODY and node.flags & OUT == SILENT
+        waited_for = machine.holder is Holder.NOBODY and node.flags & slurm_nodes.OUT == SILENT
         if machine.service is ServiceState.SERVING or machine.holder is Holder.OTHER or waited_for:
             return node.status
         raise ActAmbiguous(f"{name} was freed, and does not serve: Slurm shows {node.status!r:.200}.")
 
-    def _service(self, node: SlurmNode) -> ServiceState:
-        if node.flags - FLAGS:
+    def _service(self, node: slurm_nodes.SlurmNode) -> ServiceState:
+        if node.flags - slurm_nodes.FLAGS:
             return ServiceState.UNKNOWN
-        if node.flags & REBOOTING:
+        if node.flags & slurm_nodes.REBOOTING:
             return ServiceState.CHANGING
         if any(self._ours(node.name)):
-            return ServiceState.OUT if node.flags & OUT - SILENT else ServiceState.TESTING
-        if node.flags & OUT or self._maintainer(node):
+            return ServiceState.OUT if node.flags & slurm_nodes.OUT - SILENT else ServiceState.TESTING
+        if node.flags & slurm_nodes.OUT or self._maintainer(node):
             return ServiceState.OUT
         return ServiceState.SERVING
 
-    def _holder(self, node: SlurmNode, service: ServiceState) -> tuple[Holder, Mark | None, str]:
+    def _holder(self, node: slurm_nodes.SlurmNode, service: ServiceState) -> tuple[Holder, Mark | None, str]:
         """Who holds a node, our mark, and the name of another holder."""
         if maintainer := self._maintainer(node):
             return Holder.OTHER, None, maintainer
@@ -198,23 +190,23 @@ class View:
         if service is ServiceState.TESTING:
             current = node.mark if tested and _same(node.mark, tested) else tested
             return (Holder.PRELAUNCH, current, "") if current else (Holder.NOBODY, None, "")
-        if not node.flags & (OUT | REBOOTING):
+        if not node.flags & (slurm_nodes.OUT | slurm_nodes.REBOOTING):
             return Holder.NOBODY, None, ""
         if node.mark:
             return Holder.PRELAUNCH, node.mark, ""
-        if tested and (not node.reason or given_by_slurm(node.reason)):
+        if tested and (not node.reason or slurm_nodes.given_by_slurm(node.reason)):
             return Holder.PRELAUNCH, tested, ""
         if node.reason or "FAIL" in node.flags:
-            return Holder.OTHER, None, giver(node.reason, node.reason_by)
+            return Holder.OTHER, None, slurm_nodes.giver(node.reason, node.reason_by)
         return Holder.NOBODY, None, ""
 
-    def _ours(self, name: str) -> Iterator[Reservation]:
+    def _ours(self, name: str) -> Iterator[slurm_nodes.Reservation]:
         """The reservations that keep all but our own re-tests off a node."""
         for own in self.reservations.values():
             if name in own.nodes and own.keeps_others_off and is_ours(own.name) and own.users == self.user:
                 yield own
 
-    def _maintainer(self, node: SlurmNode) -> str:
+    def _maintainer(self, node: slurm_nodes.SlurmNode) -> str:
         """Whose maintenance reservation a node is in; "" if it is in none, or in ours."""
         ours = [each.name for each in self._ours(node.name)]
         for each in self.reservations.values():

@@ -84,13 +84,8 @@ def summary_of(page: Notification) -> str:
 
 
 def _event(page: Notification, routing_key: str, items: list[dict[str, object]]) -> Event:
-    links = [
-        {"href": link.url, "text": link.text}
-        for link in page.links
-        if link.url.startswith(("https://", "http://"))
-    ]
-    if page.url.startswith(("https://", "http://")):
-        links.insert(0, {"href": page.url, "text": "report"})
+    places = (("report", page.url), *((link.text, link.url) for link in page.links))
+    links = [{"href": url, "text": text} for text, url in places if url.startswith(("https://", "http://"))]
     event: dict[str, object] = {
         "routing_key": routing_key,
         "event_action": "trigger",

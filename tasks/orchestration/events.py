@@ -73,8 +73,8 @@ def emit_gate_event(
     """
     gate = context.gate if context is not None else None
     cluster, name = (gate.cluster.name, gate.name) if gate is not None else (UNKNOWN, "")
-    resource = {"prefect.resource.id": f"{RESOURCE}{cluster}", "prefect.resource.name": cluster}
-    run = {"prefect.resource.id": f"prefect.flow-run.{flow_run_id}", "prefect.resource.role": "flow-run"}
+    resource = _resource(f"{RESOURCE}{cluster}", name=cluster)
+    run = _resource(f"prefect.flow-run.{flow_run_id}", role="flow-run")
     base = {"gate_id": gate_id, "gate": name, "cluster": cluster, "flow_run_id": flow_run_id}
     bounded = {key: _bounded(value) for key, value in {**base, **payload}.items()}
     try:
@@ -159,26 +159,19 @@ def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -
     It names a last heartbeat as the event before it, which the server therefore looks at first. Of a run that ends within a moment, as
     a rejected one does, it looks at the first heartbeat and at the end at once, and would wait for a sign of life after the end.
     """
-    related = [
-        {
-            "prefect.resource.id": f"prefect.flow.{flow_run.flow_id}",
-            "prefect.resource.role": "flow",
-            "prefect.resource.name": flow.name,
-        },
-        *(
-            {"prefect.resource.id": f"prefect.tag.{tag}", "prefect.resource.role": "tag"}
-            for tag in flow_run.tags
-        ),
-    ]
-    resource = {
-        "prefect.resource.id": f"prefect.flow-run.{flow_run.id}",
-        "prefect.resource.name": flow_run.name,
-    }
+    of_flow = _resource(f"prefect.flow.{flow_run.flow_id}", role="flow", name=flow.name)
+    related = [of_flow, *(_resource(f"prefect.tag.{tag}", role="tag") for tag in flow_run.tags)]
+    resource = _resource(f"prefect.flow-run.{flow_run.id}", name=flow_run.name)
     try:
         last = emit_event(HEARTBEAT, resource, related=related)
         emit_event(RUN_ENDED, resource, related=related, payload={"state": state.name}, follows=last)
     except Exception as error:  # noqa: BLE001 - whatever it is: at worst a reaper looks at a run that has ended
         LOG.warning("event %s was not emitted: %s", RUN_ENDED, error)
+
+
+def _resource(resource_id: str, **labels: str) -> dict[str, str]:
+    own = {f"prefect.resource.{label}": value for label, value in labels.items()}
+    return {"prefect.resource.id": resource_id, **own}
 
 
 def _emit_of(session: Session, event: GateEvent, payload: Payload) -> None:

@@ -265,16 +265,9 @@ def _item(advice: Advised) -> Item:
     item = advice.item
     # A secret that a cut went through would not be known any more.
     evidence = excerpt(redacted(clean(item.evidence[0][1])), EVIDENCE) if item.evidence else ""
-    return Item(
-        item.label,
-        item.cause.value,
-        item.names,
-        item.where,
-        one_line(sentence(item, names=True), 900),
-        one_line(advice.remedy, 600),
-        advice.commands,
-        evidence,
-    )
+    text = one_line(sentence(item, names=True), 900)
+    remedy = one_line(advice.remedy, 600)
+    return Item(item.label, item.cause.value, item.names, item.where, text, remedy, advice.commands, evidence)
 
 
 def _store_links(store: Store, outcome: GateOutcome) -> tuple[Link, ...]:

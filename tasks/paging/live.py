@@ -49,15 +49,10 @@ class LiveMessages:
 
     def __call__(self, progress: Progress) -> None:
         """Take the newest progress; returns at once."""
+        newest = {name: getattr(progress, name) for name in ("stage", "detail", "done", "total")}
         with self._lock:
-            self._status = replace(
-                self._status,
-                stage=progress.stage,
-                detail=progress.detail,
-                done=progress.done,
-                total=progress.total,
-                answer=progress.answer or self._status.answer,
-            )
+            answer = progress.answer or self._status.answer
+            self._status = replace(self._status, **newest, answer=answer)
         self._said.set()
 
     def __enter__(self) -> LiveMessages:

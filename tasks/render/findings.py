@@ -246,6 +246,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "findings": plain(verdict.findings),
         "condemned": list(verdict.condemned),
         "suspect_policy": verdict.suspect_policy,
+        "seen_from": plain(verdict.seen_from),
         "digests": plain(verdict.digests),
     }
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from checks.judge.rules.wording import several
+from checks.judge.rules.wording import percent, several
 from checks.judge.verdict import NOTHING
 from checks.model import (
     ANSWER_WORDS,
@@ -63,6 +64,16 @@ def _first_finding(verdict: Verdict) -> str:
 def opening(verdict: Verdict, name: str) -> str:
     """How the headline begins, such as "NO-GO local"."""
     return f"{ANSWER_WORDS[verdict.answer]} {one_line(name, 80)}"
+
+
+def sensitivity_lines(verdict: Verdict) -> Iterator[str]:
+    """For each check that compares pairs: how slow a part would have been named."""
+    by_check: dict[str, list[str]] = {}
+    for entry in verdict.seen_from:
+        limit = "unknown" if entry.seen_from is None else f"from {percent(entry.seen_from)} on"
+        by_check.setdefault(entry.check, []).append(f"a {entry.component} {limit}")
+    for check, limits in by_check.items():
+        yield f"What is slower than the others would have been named by {check}: {', '.join(limits)}."
 
 
 def run_lines(report: Report, images: Images | None = None) -> tuple[str, ...]:

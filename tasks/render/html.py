@@ -22,7 +22,7 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.value_types import byte_size, natural
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
-from tasks.render.headline import counts_of, explanation_before, headline, run_lines
+from tasks.render.headline import counts_of, explanation_before, headline, run_lines, sensitivity_lines
 from tasks.render.views.bandwidth import bandwidth, bandwidth_table
 from tasks.render.views.finding_table import MOST_NAMES as SHORT
 from tasks.render.views.finding_table import MOST_ROWS, finding_anchor, finding_rows_of, ranged
@@ -127,6 +127,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "explanation": explanation_before(verdict, context.failed),
         "run_lines": run_lines(report, context.images) if report is not None else (),
         "counts": counts_of(verdict.coverage),
+        "sensitivity": tuple(sensitivity_lines(verdict)),
         "cards": _cards(groups, verdict, context),
         "followed": followed(caused),
         "following": _cards(caused, verdict, context),

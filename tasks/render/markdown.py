@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from checks.model import Report, Verdict
 from tasks.render.context import NO_CONTEXT, Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
-from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
+from tasks.render.headline import (
+    coverage_text,
+    explanation_before,
+    headline,
+    run_lines,
+    sensitivity_lines,
+    sentence,
+)
 from tasks.render.views.nodes import State, check_lines, left_out, node_lines
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.text.inert import clean, one_line
@@ -35,7 +42,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     blocks.append(escape(explanation_before(verdict, context.failed)))
     blocks += [f"**{escape(line)}**" for line in (context.training, context.measured) if line]
     blocks.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
-    blocks += [escape(line) for line in context.notes]
+    blocks += [escape(line) for line in (*sensitivity_lines(verdict), *context.notes)]
     blocks += _findings(verdict, context)
     blocks += [escape(line) for line in context.costs]
     blocks += _culprit(context)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from checks.model import Answer, Cause, Level, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import Group, followed, gathered, independent
-from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
+from tasks.render.headline import (
+    coverage_text,
+    explanation_before,
+    headline,
+    run_lines,
+    sensitivity_lines,
+    sentence,
+)
 from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import few
@@ -58,7 +65,9 @@ def terminal(
     console.print(Text(explanation_before(verdict, context.failed)))
     if verdict.answer is not Answer.GO:
         console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))
-    for line in filter(None, (context.training, context.measured, *context.notes)):
+    for line in filter(
+        None, (*sensitivity_lines(verdict), context.training, context.measured, *context.notes)
+    ):
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
-from checks.documents.report import ALL, ReportFile
+from checks.documents.report import EVERY, ReportFile
 from checks.policy import Policy
 from tasks.gate_file.model import Gate
 from tasks.launchers.registry import LAUNCHERS
@@ -44,7 +44,9 @@ def report_schema() -> str:
 
 def _column(values: dict[str, Json]) -> dict[str, Json]:
     """A list, or the one value of all subjects."""
-    return {"anyOf": [values, {"type": "object", "properties": {ALL: values["items"]}, "required": [ALL]}]}
+    return {
+        "anyOf": [values, {"type": "object", "properties": {EVERY: values["items"]}, "required": [EVERY]}]
+    }
 
 
 def policy_schema() -> str:

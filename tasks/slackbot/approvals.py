@@ -179,11 +179,7 @@ def find_question(gates: Sequence[ListedGate], value: str) -> OpenAnswer:
             failed = True
             continue
         if question is not None and question.gate == gate.name:
-            if (question.gate_id, question.key, question.flow_run_id) != (
-                wanted.gate_id,
-                wanted.key,
-                wanted.flow_run_id,
-            ):
+            if wanted != NamedQuestion(question.flow_run_id, question.gate_id, question.key):
                 raise NotAnswerable("The store has a different question. Answer in Prefect.")
             return OpenAnswer(question, allowed, gate, store)
     if failed:

@@ -14,20 +14,8 @@ from typing import TypeVar
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.value_types import DecodeError
-from tasks.store import node_rows, records
+from tasks.store import layout, node_rows, records
 from tasks.store.base import Store, StoreError
-from tasks.store.layout import (
-    GATES,
-    HISTORY,
-    NODES,
-    RECORDS,
-    gate_of,
-    history_key,
-    nodes_key,
-    outcome_key,
-    record_key,
-    verdict_key,
-)
 from tasks.store.node_history import ClusterHistory, merged_history, named_nodes
 from tasks.store.node_rows import FILE_BYTES, GateNodes, with_nodes
 from tasks.store.records import RETEST_CLUSTER, Record, stamped_at
@@ -78,8 +66,8 @@ class KnownNodes:
 def kept_gates(store: Store, also: Iterable[str] = ()) -> dict[str, list[str]]:
     """Gate id -> its keys below gates/, by time and name; none for those of `also` that have none. Raises StoreError."""
     gates: dict[str, list[str]] = {gate_id: [] for gate_id in also}
-    for key in store.list(GATES):
-        if gate_id := gate_of(key):
+    for key in store.list(layout.GATES):
+        if gate_id := layout.gate_of(key):
             gates.setdefault(gate_id, []).append(key)
     return {gate_id: gates[gate_id] for gate_id in _by_time(gates)}
 
@@ -95,7 +83,9 @@ def listed(store: Store, cache: dict[str, Record] | None = None) -> VerdictListi
     gates = kept_gates(store)
     cut_short = tuple(_without_record(gates, ids))
     unjudged = tuple(
-        gate for gate, keys in gates.items() if outcome_key(gate) in keys and verdict_key(gate) not in keys
+        gate
+        for gate, keys in gates.items()
+        if layout.outcome_key(gate) in keys and layout.verdict_key(gate) not in keys
     )
     settled, newest = _parted(read[gate_id] for gate_id in ids if gate_id in read)
     for record in newest:
@@ -152,9 +142,9 @@ def rebuild(store: Store) -> Rebuilt:
         if record.report not in gates.get(record.gate_id, ())
     ]
     problems += _without_record(gates, ids)
-    keys = {*store.list(NODES)}
+    keys = {*store.list(layout.NODES)}
     for record in (entry for entry in records_found if not entry.reused):
-        if nodes_key(record.gate_id) not in keys:
+        if layout.nodes_key(record.gate_id) not in keys:
             with suppress(Exception):  # whatever its report does to it: the merge names what is missing
                 node_rows.make_again(store, record)
     histories: dict[str, ClusterHistory] = {}
@@ -162,7 +152,7 @@ def rebuild(store: Store) -> Rebuilt:
         _merge(store, histories, settled[begin : begin + BATCH], problems)
     _write(store, histories.values())
     _merge(store, histories, newest, problems)
-    for key in {*store.list(HISTORY)}.difference(map(history_key, histories)):
+    for key in {*store.list(layout.HISTORY)}.difference(map(layout.history_key, histories)):
         store.delete(key)
     measured = {record.gate_id for record in records_found if not record.reused}
     return Rebuilt(len(records_found), tuple(problems), len(measured & _gates_of(histories.values())))
@@ -180,17 +170,17 @@ def read_each(gate_ids: Iterable[str], read: Callable[[str], T]) -> Iterator[tup
 
 def rebuild_command(store: Store) -> str:
     """The command that makes the histories of this store again, with its address."""
-    address = store.location(RECORDS)[: -len(f"/{RECORDS}")]
+    address = store.location(layout.RECORDS)[: -len(f"/{layout.RECORDS}")]
     return f"prelaunch fleet store index --rebuild {shlex.quote(address)}"
 
 
 def _histories(store: Store) -> dict[str, ClusterHistory]:
     """The history of each cluster. One that cannot be read is none, and is made again."""
     histories: dict[str, ClusterHistory] = {}
-    for key in store.list(HISTORY):
+    for key in store.list(layout.HISTORY):
         with suppress(DecodeError):
             history = decode(ClusterHistory, parse_json(store.get(key) or b"", FILE_BYTES))
-            if key == history_key(history.cluster):
+            if key == layout.history_key(history.cluster):
                 histories[history.cluster] = history
     return histories
 
@@ -229,7 +219,7 @@ def _merge(
 def _nodes_of(store: Store, gate_ids: Iterable[str], problems: list[str]) -> dict[str, GateNodes]:
     """What these gates say of their nodes, of those of which it can be read."""
     gates: dict[str, GateNodes] = {}
-    for gate_id, gate_nodes in _read(store, gate_ids, node_rows.read, nodes_key, problems):
+    for gate_id, gate_nodes in _read(store, gate_ids, node_rows.read, layout.nodes_key, problems):
         if gate_nodes is None:
             problems.append(f"{gate_id}: it has a verdict, and what it says of its nodes was not kept")
         else:
@@ -239,19 +229,19 @@ def _nodes_of(store: Store, gate_ids: Iterable[str], problems: list[str]) -> dic
 
 def _write(store: Store, histories: Iterable[ClusterHistory]) -> None:
     for history in histories:
-        store.put(history_key(history.cluster), dump_plain(history))
+        store.put(layout.history_key(history.cluster), dump_plain(history))
 
 
 def _without_record(gates: Mapping[str, list[str]], ids: Collection[str]) -> Iterator[str]:
     """Report gates without a record, which are not listed."""
     for gate_id, keys in gates.items():
-        if gate_id not in ids and verdict_key(gate_id) in keys:
+        if gate_id not in ids and layout.verdict_key(gate_id) in keys:
             yield f"{gate_id}: it has a verdict, and no record: it was cut short"
 
 
 def read_records(store: Store, gate_ids: Iterable[str], problems: list[str]) -> Iterator[Record]:
     """The records of these gates, in their order. What cannot be read is a problem. Raises StoreError."""
-    results = _read(store, gate_ids, records.read, record_key, problems)
+    results = _read(store, gate_ids, records.read, layout.record_key, problems)
     return (record for _, record in results if record is not None)
 
 

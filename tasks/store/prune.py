@@ -12,20 +12,9 @@ from checks.documents.decode import parse_json
 from checks.judge.clocks import seconds_of
 from checks.model import Answer
 from checks.value_types import DecodeError
-from tasks.store import records
+from tasks.store import layout, records
 from tasks.store.base import Store, StoreError
 from tasks.store.history import AT_ONCE, kept_gates, read_each
-from tasks.store.layout import (
-    LEASES,
-    LEASES_BY_RUN,
-    PASSES,
-    name_of,
-    nodes_key,
-    page_key,
-    record_key,
-    report_key,
-    verdict_key,
-)
 from tasks.store.records import Record, stamped_at
 
 DAY_S = 86400.0
@@ -97,10 +86,13 @@ def remove(store: Store, old: Sequence[Old]) -> None:
 def _in_use(store: Store) -> dict[str, str]:
     """Gate id -> why it must stay."""
     used: dict[str, str] = {}
-    for folder, reason in ((PASSES, "it is the PASS in use of {}"), (LEASES, "it holds the lock of {}")):
+    for folder, reason in (
+        (layout.PASSES, "it is the PASS in use of {}"),
+        (layout.LEASES, "it holds the lock of {}"),
+    ):
         for key in store.list(folder):
-            if not key.startswith(f"{LEASES_BY_RUN}/") and (data := store.get(key)) is not None:
-                used[_gate_of(store, key, data)] = reason.format(name_of(key))
+            if not key.startswith(f"{layout.LEASES_BY_RUN}/") and (data := store.get(key)) is not None:
+                used[_gate_of(store, key, data)] = reason.format(layout.name_of(key))
     return used
 
 
@@ -132,9 +124,9 @@ def _newest(gate_id: str, record: Record | None) -> float | None:
 
 def _in_order(gate_id: str, keys: Sequence[str]) -> Iterator[str]:
     """The keys in the order of deletion: the verdict after its inputs, the record last, so that remains are found again."""
-    last = (report_key(gate_id), verdict_key(gate_id))
+    last = (layout.report_key(gate_id), layout.verdict_key(gate_id))
     yield from (key for key in keys if key not in last)
-    yield page_key(gate_id)
+    yield layout.page_key(gate_id)
     yield from last
-    yield nodes_key(gate_id)
-    yield record_key(gate_id)
+    yield layout.nodes_key(gate_id)
+    yield layout.record_key(gate_id)

@@ -9,16 +9,8 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
+from tasks.store import base
 from tasks.store.aws import AwsCalls, AwsRefused, AwsTimeouts, login_remedy
-from tasks.store.base import (
-    KEY,
-    StoreError,
-    StoreFull,
-    StoreMissing,
-    StoreUnreachable,
-    StoreUnwritable,
-    checked,
-)
 
 # Which of several attempts wrote an object: an answer that was lost is no defeat.
 WRITER = "prelaunch-writer"
@@ -33,23 +25,23 @@ LIMITS = AwsTimeouts(connect_s=5.0, read_s=15.0, deadline_s=30.0, pause_s=0.4, l
 class S3Calls(AwsCalls):
     """The calls of a store. They raise StoreError."""
 
-    unavailable, unusable = StoreUnreachable, StoreError
+    unavailable, unusable = base.StoreUnreachable, base.StoreError
 
-    def explained(self, refusal: AwsRefused) -> StoreError:
+    def explained(self, refusal: AwsRefused) -> base.StoreError:
         """The error with its remedy."""
         message = f"{self.where}: {refusal}"
         if refusal.code == "NoSuchBucket":
-            return StoreMissing(f"{message}. Create it, or correct [store] path in the gate file.")
+            return base.StoreMissing(f"{message}. Create it, or correct [store] path in the gate file.")
         if refusal.is_login:
-            return StoreUnwritable(f"{self.where}: {login_remedy(refusal)}")
+            return base.StoreUnwritable(f"{self.where}: {login_remedy(refusal)}")
         if refusal.is_denied:
-            return StoreUnwritable(
+            return base.StoreUnwritable(
                 f"{message}. Allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket there, "
                 "or use credentials that have them."
             )
         if refusal.code in FULL or refusal.status == 507:
-            return StoreFull(f"{message}. Free space there.")
-        return StoreError(f"{message}. Correct the bucket's settings or [store] path in the gate file.")
+            return base.StoreFull(f"{message}. Free space there.")
+        return base.StoreError(f"{message}. Correct the bucket's settings or [store] path in the gate file.")
 
 
 class S3Store:
@@ -61,7 +53,7 @@ class S3Store:
 
     def location(self, key: str) -> str:
         """The object's URL: s3://bucket/prefix/key."""
-        return f"s3://{self.bucket}/{self._name(checked(key))}"
+        return f"s3://{self.bucket}/{self._name(base.checked(key))}"
 
     def put(self, key: str, data: bytes) -> None:
         """One PutObject: an object appears complete."""
@@ -88,10 +80,10 @@ class S3Store:
 
     def list(self, prefix: str) -> tuple[str, ...]:
         """Every object below, page by page."""
-        top = self._name(checked(prefix)) + "/" if prefix else self._name("")
+        top = self._name(base.checked(prefix)) + "/" if prefix else self._name("")
         entries = self.calls.listed(self.bucket, top, MaxKeys=PAGE_KEYS)
         keys = [item["Key"][len(self._name("")) :] for item in entries]
-        return tuple(sorted(key for key in keys if KEY.fullmatch(key)))
+        return tuple(sorted(key for key in keys if base.KEY.fullmatch(key)))
 
     def delete(self, key: str) -> None:
         """DeleteObject."""
@@ -102,7 +94,7 @@ class S3Store:
         key = f"probe-{secrets.token_hex(8)}"
         try:
             if not self._put_if(key, b"probe\n", IfNoneMatch="*"):
-                raise StoreError(
+                raise base.StoreError(
                     f"{self.location(key)} could not be created, though nothing is there. Try again."
                 )
             ignored = [
@@ -117,7 +109,7 @@ class S3Store:
         finally:
             self.delete(key)
         if ignored:
-            raise StoreError(
+            raise base.StoreError(
                 f"the S3 endpoint of s3://{self.bucket} ignores {' and '.join(ignored)}: two gates could hold one "
                 "cluster. Use Amazon S3, another server that has conditional writes, or a shared folder."
             )
@@ -125,7 +117,7 @@ class S3Store:
     def _read(self, key: str) -> tuple[bytes, str] | None:
         return self.calls.answer(
             "s3:GetObject",
-            lambda: self.calls.read(self.bucket, self._name(checked(key))),
+            lambda: self.calls.read(self.bucket, self._name(base.checked(key))),
             lambda refusal: refusal.code == "NoSuchKey",
         )
 
@@ -158,7 +150,7 @@ class S3Store:
 
         try:
             response: dict[str, Any] = self.calls.request(
-                "s3", call, Bucket=self.bucket, Key=self._name(checked(key)), **arguments
+                "s3", call, Bucket=self.bucket, Key=self._name(base.checked(key)), **arguments
             )
             return response
         except AwsRefused as error:

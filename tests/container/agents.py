@@ -139,9 +139,8 @@ class Agent:
         own = {**_own(root, python, temporary), "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
         argv = (*wrapper, sys.executable, "-m", "container.agent", *(arguments or ("train",)))
         with open(self._log, "wb") as log:
-            self.process = subprocess.Popen(
-                argv, cwd=ROOT, env={**own, **(environment or {})}, stdout=log, stderr=log
-            )
+            merged = {**own, **(environment or {})}
+            self.process = subprocess.Popen(argv, cwd=ROOT, env=merged, stdout=log, stderr=log)
 
     def __enter__(self) -> Agent:
         return self

@@ -68,20 +68,16 @@ def responder() -> RollCallResponder:
     return RollCallResponder(access("a", GATE), "")
 
 
-def test_a_closed_roll_takes_nobody(responder: RollCallResponder) -> None:
-    """A container that starts again has no part in the attempt of its first life."""
-    responder.put("join/b", dump_start(nth_start("1")))
-    responder.close_roll(("a", "b"))
-
-    assert Put.CLOSED is responder.put("join/b", dump_start(nth_start("2")))
-
-
-def test_an_open_roll_takes_the_last_life(responder: RollCallResponder) -> None:
-    """A container that started again before the attempt began is the one that will run."""
-    responder.put("join/b", dump_start(nth_start("1")))
-    responder.put("join/b", dump_start(nth_start("2")))
+def test_an_open_roll_takes_the_last_life_and_a_closed_one_nobody(responder: RollCallResponder) -> None:
+    """A container that started again before the attempt began is the one that will run; later it has no part in the attempt. Only the
+    job's hosts are on the roll, each with a life that can be read.
+    """
+    for host, start in (("b", nth_start("1")), ("b", nth_start("2")), ("stranger", nth_start("1"))):
+        responder.put(f"join/{host}", dump_start(start))
+    responder.put("join/a", "{")
 
     assert {"b": nth_start("2")} == responder.close_roll(("a", "b")).members
+    assert Put.CLOSED is responder.put("join/b", dump_start(nth_start("3")))
 
 
 def test_each_start_has_another_token(responder: RollCallResponder) -> None:
@@ -92,14 +88,6 @@ def test_each_start_has_another_token(responder: RollCallResponder) -> None:
         tokens.add(keep(responder, ("a",), ("a", nth_start(number)), 1.0, Signals()).token)
 
     assert 2 == len(tokens)
-
-
-def test_strangers_and_garbage_do_not_get_on_the_roll(responder: RollCallResponder) -> None:
-    """Only the job's hosts, each with a life that can be read."""
-    responder.put("join/stranger", dump_start(nth_start("1")))
-    responder.put("join/a", "{")
-
-    assert {} == responder.close_roll(("a", "b")).members
 
 
 @pytest.mark.parametrize(("number", "said"), [("2", "an earlier start"), (None, "without this host")])

@@ -22,6 +22,7 @@ from container.agent.files.mirror import Mirror
 from container.agent.sagemaker import ResourceError, parse_resources
 from container.agent.settings import SettingsError, Verb
 from tasks.launchers.node_code import code_archive, start_script
+from tests.tasks.parameters import spread
 from tests.waiting import until
 
 OLD = time.time() - 3600
@@ -59,17 +60,13 @@ def test_a_resource_file_that_does_not_name_the_hosts_is_refused(text: str) -> N
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("COMMAND", "train.py"),
-        ("COMMAND", "[]"),
-        ("COMMAND", "[1]"),
-        ("OBSERVE", "perhaps"),
-        ("PORT", "0"),
-        ("PORT", "99999"),
-        ("JOIN_S", "-1"),
-        ("JOIN_S", "nan"),
-        ("GRACE_S", "soon"),
-    ],
+    spread(
+        ("COMMAND", ("train.py", "[]", "[1]")),
+        ("OBSERVE", ("perhaps",)),
+        ("PORT", ("0", "99999")),
+        ("JOIN_S", ("-1", "nan")),
+        ("GRACE_S", ("soon",)),
+    ),
 )
 def test_a_setting_that_cannot_be_meant_is_refused(name: str, value: str) -> None:
     """By its name."""

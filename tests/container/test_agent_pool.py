@@ -74,9 +74,8 @@ def test_the_gate_is_told_that_it_is_pooled(tmp_path: Path) -> None:
         run(root, "gate", *confirm, "--pooled", "--ask-s", "600", "--", "true", python=python)
         told.append((tmp_path / "words").read_text().split("\n"))
 
-    assert [(True, "600.0"), (False, "600.0")] == [
-        ("--pooled" in words, str(float(words[words.index("--ask-s") + 1]))) for words in told
-    ], json.dumps(told)
+    passed_on = [("--pooled" in words, float(words[words.index("--ask-s") + 1])) for words in told]
+    assert [(True, 600.0), (False, 600.0)] == passed_on, json.dumps(told)
 
 
 @pytest.mark.parametrize("writable", [True, False])

@@ -73,9 +73,8 @@ def test_isolated_from_the_network_the_report_is_in_the_log(tmp_path: Path) -> N
     (own,) = (ended.out / str(ended.record["attempt"]) / "nodes").glob("*.json")
 
     assert ended.log.index("/nodes/") < ended.log.index("trained")
-    assert {(GATE, ended.record["attempt"], ended.record["node"])} == {
-        (part["gate_id"], part["attempt"], part["node"]) for part in parts
-    }
+    origins = {(part["gate_id"], part["attempt"], part["node"]) for part in parts}
+    assert {(GATE, ended.record["attempt"], ended.record["node"])} == origins
     assert own.read_bytes() == joined(parts)
     assert load_node(joined(parts)).node.complete
 

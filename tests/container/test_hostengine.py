@@ -63,18 +63,13 @@ def test_host_engine_is_started_and_ends_with_the_agent(
     assert not alive(pid, start_ticks(pid))
 
 
-def test_host_engine_that_runs_already_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host's own engine holds the site's watches."""
+def test_host_engine_is_not_started_beside_another_or_without_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host's own engine holds the site's watches, and a CPU node has no use for one."""
     pid = _install(tmp_path, 0, monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert dcgm_host_engine.ensure(8, server.getsockname()[1]) == ""
-    assert not pid.exists()
-
-
-def test_without_gpus_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU node has no use for it."""
-    pid = _install(tmp_path, 0, monkeypatch)
-
     assert dcgm_host_engine.ensure(0, free_port()) == ""
     assert not pid.exists()
 

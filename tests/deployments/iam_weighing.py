@@ -59,9 +59,8 @@ def simulated(policies: Sequence[Policy]) -> Any:
 
 def _names(statement: Policy, action: str, arn: str) -> bool:
     actions = (one.lower() for one in _many(statement["Action"]))
-    return any(_like(one, action.lower()) for one in actions) and any(
-        _like(one, arn) for one in _many(statement["Resource"])
-    )
+    allowed = any(_like(one, action.lower()) for one in actions)
+    return allowed and any(_like(one, arn) for one in _many(statement["Resource"]))
 
 
 def _lacking(statement: Policy, context: Context) -> set[str]:

@@ -31,14 +31,9 @@ def _statements(path: Path) -> list[dict[str, Any]]:
 
 
 def _granted(*patterns: str) -> set[str]:
-    return {
-        action
-        for pattern in patterns
-        for path in FOLDER.glob(pattern)
-        for statement in _statements(path)
-        for action in _many(statement["Action"])
-        if statement["Effect"] == "Allow"
-    }
+    paths = [path for pattern in patterns for path in FOLDER.glob(pattern)]
+    allowed = [one for path in paths for one in _statements(path) if one["Effect"] == "Allow"]
+    return {action for statement in allowed for action in _many(statement["Action"])}
 
 
 @every
@@ -57,30 +52,21 @@ def test_a_policy_is_written_as_iam_reads_it(path: Path) -> None:
 
 def test_the_execution_role_alone_reads_the_key_of_the_exchange() -> None:
     """The orchestrator writes and deletes it."""
-    denied = [
-        (path.stem, statement["Action"], statement["Resource"])
-        for path in FILES
-        for statement in _statements(path)
-        if statement["Effect"] == "Deny"
-    ]
-    (read,) = (
-        one for one in _statements(FOLDER / "execution-role.json") if one["Sid"] == "ReadInputsAndAnswers"
-    )
+    pairs = [(path.stem, statement) for path in FILES for statement in _statements(path)]
+    denied = [(name, one["Action"], one["Resource"]) for name, one in pairs if one["Effect"] == "Deny"]
+    statements = _statements(FOLDER / "execution-role.json")
+    (read,) = (one for one in statements if one["Sid"] == "ReadInputsAndAnswers")
 
-    assert [
-        ("orchestrator-reports", "s3:GetObject", "arn:aws:s3:::@BUCKET@/@PREFIX@/*/in/exchange.key")
-    ] == denied
+    key = "arn:aws:s3:::@BUCKET@/@PREFIX@/*/in/exchange.key"
+    assert [("orchestrator-reports", "s3:GetObject", key)] == denied
     assert "arn:aws:s3:::@BUCKET@/@PREFIX@/@GATE@-*/in/*" in read["Resource"]
 
 
 @every
 def test_each_action_is_one_that_aws_has(path: Path) -> None:
     """Written out: no wildcard."""
-    known = {
-        f"{service.replace('-', '')}:{name}"
-        for names in operations().values()
-        for service, name in names.items()
-    }
+    pairs = [pair for names in operations().values() for pair in names.items()]
+    known = {f"{service.replace('-', '')}:{name}" for service, name in pairs}
     # PassRole and ListBucket are permissions, not operations; CloudWatch's service is not among those of the product.
     known |= {"iam:PassRole", "s3:ListBucket", "cloudwatch:PutMetricData"}
     actions = {action for statement in _statements(path) for action in _many(statement["Action"])}
@@ -97,12 +83,8 @@ OF_NO_RESOURCE = (
 @every
 def test_resources_are_named_where_the_action_has_any(path: Path) -> None:
     """ "*" only where AWS knows no resource."""
-    actions = [
-        action
-        for statement in _statements(path)
-        if "*" in _many(statement.get("Resource", "*"))
-        for action in _many(statement["Action"])
-    ]
+    wide = [one for one in _statements(path) if "*" in _many(one.get("Resource", "*"))]
+    actions = [action for one in wide for action in _many(one["Action"])]
 
     assert [] == [action for action in actions if not re.fullmatch(OF_NO_RESOURCE, action)]
 
@@ -126,29 +108,18 @@ OF_ALL = {"ec2": "ec2:Region", "kms": "kms:ViaService"}
 @every
 def test_conditions_are_on_keys_that_the_actions_know(path: Path) -> None:
     """A key that an action does not carry would refuse it for ever."""
-    used = [
-        (action, key)
-        for statement in _statements(path)
-        for keys in statement.get("Condition", {}).values()
-        for key in keys
-        for action in _many(statement["Action"])
-    ]
+    conditions = [(one, keys) for one in _statements(path) for keys in one.get("Condition", {}).values()]
+    used = [(action, key) for one, keys in conditions for key in keys for action in _many(one["Action"])]
 
-    assert [] == [
-        (action, key)
-        for action, key in used
-        if key not in (*CARRIED.get(action, "").split(), OF_ALL.get(action.partition(":")[0]))
-    ]
+    carried = {one: (*CARRIED.get(one, "").split(), OF_ALL.get(one.partition(":")[0])) for one, _ in used}
+    assert [] == [(action, key) for action, key in used if key not in carried[action]]
 
 
 def test_tagging_stands_by_itself() -> None:
     """Conditions on the job's machines are no keys of AddTags: in one statement they would refuse it."""
-    together = [
-        statement["Sid"]
-        for path in FILES
-        for statement in _statements(path)
-        if "sagemaker:AddTags" in _many(statement["Action"]) and len(_many(statement["Action"])) > 1
-    ]
+    statements = [statement for path in FILES for statement in _statements(path)]
+    tagging = [one for one in statements if "sagemaker:AddTags" in _many(one["Action"])]
+    together = [one["Sid"] for one in tagging if len(_many(one["Action"])) > 1]
 
     assert ([], True) == (together, "sagemaker:AddTags" in _granted("*.json"))
 

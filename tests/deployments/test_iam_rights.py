@@ -136,11 +136,8 @@ def test_the_execution_role_may_do_what_every_shipped_gate_needs(path: Path) -> 
 @gates
 def test_the_trainings_own_channels_can_be_looked_at(path: Path) -> None:
     """Outside of the gate's PREFIX as well: by who runs the gate, with the policy of the preflight."""
-    refused = [
-        url
-        for url in sources(asked(path)).values()
-        if _lists(("orchestrator-reports", "orchestrator-preflight"), url) != "allowed"
-    ]
+    readers = ("orchestrator-reports", "orchestrator-preflight")
+    refused = [url for url in sources(asked(path)).values() if _lists(readers, url) != "allowed"]
 
     assert [] == refused
 
@@ -150,11 +147,8 @@ def test_checkpoints_can_be_kept_where_the_gate_file_says(path: Path) -> None:
     """Written, and read again by a start after an interruption."""
     wanted = [body["CheckpointConfig"]["S3Uri"] for body in asked(path).bodies if "CheckpointConfig" in body]
     mine = policies("execution-role", "execution-role-data")
-    decisions = {
-        weigh(mine, action, f"arn:aws:s3:::{url.removeprefix('s3://')}step-1", {})[0]
-        for url in wanted
-        for action in ("s3:GetObject", "s3:PutObject")
-    }
+    arns = [f"arn:aws:s3:::{url.removeprefix('s3://')}step-1" for url in wanted]
+    decisions = {weigh(mine, f"s3:{verb}Object", arn, {})[0] for arn in arns for verb in ("Get", "Put")}
 
     assert decisions <= {"allowed"}
     assert {"allowed"} >= {_lists(("execution-role-data",), url) for url in wanted}

@@ -67,11 +67,8 @@ def test_every_object_is_one_of_the_api(path: Path, version: str) -> None:
 def test_the_role_of_a_gate_has_just_the_rights_that_it_uses() -> None:
     """No wildcard, nothing more, nothing less."""
     (role,) = (one for one in roles("gate", "Role") if one["metadata"]["name"] == "prelaunch-gate")
-    used = {
-        (kind.group, f"{kind.plural}/{part}" if part else kind.plural, verb)
-        for kind, verbs, part in rights(FORMS[Workload.JOBS])
-        for verb in verbs
-    }
+    uses = [(kind, verb, part) for kind, verbs, part in rights(FORMS[Workload.JOBS]) for verb in verbs]
+    used = {(kind.group, f"{kind.plural}/{part}" if part else kind.plural, verb) for kind, verb, part in uses}
 
     assert used == granted(role)
 
@@ -96,15 +93,13 @@ def test_kustomize_builds_it(base: Path) -> None:
 
     assert len(made) == built_from(base)
     assert files <= set(described["resources"])
-    assert {one["metadata"].get("namespace", described["namespace"]) for one in made} == {
-        described["namespace"]
-    }
+    home = described["namespace"]
+    assert {one["metadata"].get("namespace", home) for one in made} == {home}
     assert {who["namespace"] for one in made for who in one.get("subjects", ())} <= {described["namespace"]}
     names = {(one["kind"], one["metadata"]["name"]) for one in made}
     assert {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in made if "roleRef" in one} <= names
-    assert all(
-        name.endswith(f":{described['namespace']}") for kind, name in names if kind.startswith("Cluster")
-    )
+    wide = [name for kind, name in names if kind.startswith("Cluster")]
+    assert all(name.endswith(f":{home}") for name in wide)
     for one in made:
         kubernetes_validate.validate(one, "1.31", strict=True)
 
@@ -113,12 +108,9 @@ def test_kustomize_builds_it(base: Path) -> None:
 def test_cluster_wide_objects_bear_the_namespace_in_their_names(base: str) -> None:
     """So that the gate of another namespace takes nothing over, and its removal removes nothing of this one."""
     (replaced,) = kustomization(base)["replacements"]
-    places = {
-        (target["select"]["kind"], field)
-        for target in replaced["targets"]
-        for field in target["fieldPaths"]
-        if target.get("options") == {"delimiter": ":", "index": 1}
-    }
+    option = {"delimiter": ":", "index": 1}
+    targets = [target for target in replaced["targets"] if target.get("options") == option]
+    places = {(target["select"]["kind"], field) for target in targets for field in target["fieldPaths"]}
     wide = [*roles("gate" if base == "hyperpod" else base, "ClusterRole", "ClusterRoleBinding")]
     names = {made["metadata"]["name"] for made in wide}
 
@@ -149,14 +141,10 @@ def test_prometheus_may_scrape_a_training() -> None:
 def test_every_empty_folder_of_a_pod_has_a_limit() -> None:
     """A node whose disk is full ends the pods of others."""
     watch = ROOT / "deployments" / "monitoring" / "kubernetes" / "watch-daemonset.yaml"
-    volumes = [
-        volume
-        for path in (*FILES, *EXAMPLES, watch)
-        for made in documents(path)
-        if made["kind"] in ("Pod", "Job", "DaemonSet")
-        for volume in (made["spec"].get("template") or made)["spec"]["volumes"]
-        if "emptyDir" in volume
-    ]
+    kinds = ("Pod", "Job", "DaemonSet")
+    objects = [made for path in (*FILES, *EXAMPLES, watch) for made in documents(path)]
+    pods = [one["spec"].get("template") or one for one in objects if one["kind"] in kinds]
+    volumes = [volume for pod in pods for volume in pod["spec"]["volumes"] if "emptyDir" in volume]
 
     assert volumes and all(volume["emptyDir"].get("sizeLimit") for volume in volumes)
 
@@ -198,10 +186,8 @@ def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path:
     """
     (pod,) = documents(FOLDER / "examples" / "init-container.yaml")
     (container,) = pod["spec"]["initContainers"]
-    words = [
-        "cpu" if word == "p5.48xlarge" else str(tmp_path) if word == "/prelaunch" else word
-        for word in container["args"]
-    ]
+    local = {"p5.48xlarge": "cpu", "/prelaunch": str(tmp_path)}
+    words = [local.get(word, word) for word in container["args"]]
     assert container["command"] == ["python3", "-m", "container.agent.allocation"]
     policy = tmp_path / "policy.json"
     bundle = load(make_bundle())
@@ -220,9 +206,8 @@ def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path:
     }
 
     assert {"healthy": 0, "wrong": 1, "silent": 3} == {part: done.returncode for part, done in ended.items()}
-    assert {"healthy": True, "wrong": True, "silent": False} == {
-        part: ": 1 of 1 nodes" in done.stdout for part, done in ended.items()
-    }
+    counted = {part: ": 1 of 1 nodes" in done.stdout for part, done in ended.items()}
+    assert {"healthy": True, "wrong": True, "silent": False} == counted
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,8 @@ def test_the_server_holds_what_the_file_says(
     held: dict[str, dict[str, Any]], written: list[dict[str, Any]], project: Path
 ) -> None:
     """Every deployment, with its entry point, pool, tags, parameters, environment and the folder that it was deployed from."""
-    assert {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap", *REMEDIES} == set(
-        map(name_of, written)
-    )
+    names = {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap", *REMEDIES}
+    assert names == set(map(name_of, written))
     for item in written:
         found = held[name_of(item)]
         assert (item["entrypoint"], "prelaunch") == (found["entrypoint"], found["work_pool_name"])
@@ -119,11 +118,8 @@ def test_no_shipped_schedule_that_can_act_is_active() -> None:
     jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") == "CronJob"]
 
     assert {"weekly", "local-remedy-waiting"} == set(scheduled)
-    active = [
-        name
-        for name, item in scheduled.items()
-        if item["entrypoint"] not in HARMLESS and any(one.get("active", True) for one in item["schedules"])
-    ]
+    times = {name: one["schedules"] for name, one in scheduled.items() if one["entrypoint"] not in HARMLESS}
+    active = [name for name, each in times.items() if any(one.get("active", True) for one in each)]
     assert ([], []) == (active, [one["metadata"]["name"] for one in jobs if not one["spec"].get("suspend")])
 
 

@@ -108,9 +108,8 @@ def test_every_image_names_its_version() -> None:
     images = {each["image"] for each in SERVICES.values()}
     base = re.findall(r"^FROM (\S+)", (SETTINGS / "Dockerfile").read_text(), re.M)
 
-    assert [] == [
-        image for image in [*images, *base] if not re.search(r":\d+\.\d+(\.\d+)?(-[a-z-]+)?$", image)
-    ]
+    pinned = re.compile(r":\d+\.\d+(\.\d+)?(-[a-z-]+)?$")
+    assert [] == [image for image in [*images, *base] if not pinned.search(image)]
 
 
 def test_the_folder_holds_no_secret() -> None:
@@ -128,9 +127,8 @@ def test_volumes_and_files_that_are_named_exist() -> None:
 
     assert set(COMPOSE["volumes"]) == {name for name in named if not name.startswith(".")}
     assert [] == [name for name in [*files, *named] if "." in name and not (SETTINGS / name).is_file()]
-    assert all(
-        (ROOT / each["build"]["dockerfile"]).is_file() for each in SERVICES.values() if "build" in each
-    )
+    built = [each["build"]["dockerfile"] for each in SERVICES.values() if "build" in each]
+    assert all((ROOT / name).is_file() for name in built)
 
 
 def test_the_pages_ask_the_server_that_they_came_from() -> None:
@@ -158,9 +156,8 @@ def test_containers_and_units_run_the_same_commands() -> None:
     assert [*worker, "--with-healthcheck"] == SERVICES["worker"]["command"][1:]
     page = (ROOT / "docs" / "server.md").read_text()
     pool = next(line for line in page.splitlines() if "work-pool create" in line).split()[1:]
-    assert [word.replace("deployments/", "/opt/prelaunch/deployments/") for word in pool] == SERVICES[
-        "setup"
-    ]["command"][1:]
+    moved = [word.replace("deployments/", "/opt/prelaunch/deployments/") for word in pool]
+    assert moved == SERVICES["setup"]["command"][1:]
 
 
 def test_hadolint_finds_nothing() -> None:
@@ -287,9 +284,8 @@ def _deploying() -> list[list[str]]:
     page = (ROOT / "docs" / "server.md").read_text().split("## Set up")[1]
     block = re.findall(r"```bash\n(.*?)```", page, re.S)[0]
     found = [shlex.split(line)[1:] for line in block.splitlines() if line.startswith("prefect ")]
-    assert [["work-pool", "create"], ["work-pool", "update"], ["deploy", "--all"]] == [
-        [word for word in words if word != "--no-prompt"][:2] for words in found
-    ]
+    verbs = [[word for word in words if word != "--no-prompt"][:2] for words in found]
+    assert [["work-pool", "create"], ["work-pool", "update"], ["deploy", "--all"]] == verbs
     return found
 
 

@@ -111,8 +111,7 @@ def test_sudo_reads_the_file(name: str, tmp_path: Path) -> None:
         pytest.skip("not installed: visudo. Remedy: apt-get install sudo")
     (tmp_path / name).write_text((FOLDER / name).read_text())
     (tmp_path / name).chmod(0o440)
-    done = subprocess.run(
-        (visudo, "--check", f"--file={tmp_path / name}"), capture_output=True, text=True, check=False
-    )
+    argv = (visudo, "--check", f"--file={tmp_path / name}")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr

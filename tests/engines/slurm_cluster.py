@@ -285,10 +285,9 @@ class SlurmCluster:
 
     def configuration(self) -> str:
         """The text of slurm.conf."""
-        nodes = "".join(
-            f"NodeName={node} NodeAddr={address} CPUs=2 RealMemory=2000 State=UNKNOWN\n"
-            for node, address in zip(self.nodes, self._addresses, strict=False)
-        )
+        line = "NodeName={} NodeAddr={} CPUs=2 RealMemory=2000 State=UNKNOWN\n"
+        pairs = zip(self.nodes, self._addresses, strict=False)
+        nodes = "".join(line.format(*pair) for pair in pairs)
         return CONFIGURATION.format(folder=self.folder, address=self.login_address, nodes=nodes)
 
 

@@ -14,6 +14,7 @@ from tests.waiting import until
 
 MARK = Mark("gate-7f3a", "gpu.ecc")
 CHANGES = ("update", "create", "delete", "reboot")
+SBATCH = ("sbatch", "--parsable", "-o", "/dev/null", "--chdir=/")
 
 
 class Crash(Exception):
@@ -46,9 +47,7 @@ SERVES = (ServiceState.SERVING, Holder.NOBODY, "")
 
 def job(reboots: RebootingCluster, node: str = "n1", *words: str) -> str:
     """The number of a job that wants a node."""
-    return reboots.run(
-        "sbatch", "--parsable", "-w", node, "-o", "/dev/null", "--chdir=/", *words, "--wrap", "sleep 300"
-    ).strip()
+    return reboots.run(*SBATCH, "-w", node, *words, "--wrap", "sleep 300").strip()
 
 
 def job_state(reboots: RebootingCluster, number: str) -> str:
@@ -58,9 +57,7 @@ def job_state(reboots: RebootingCluster, number: str) -> str:
 
 def scheduled(reboots: RebootingCluster) -> None:
     """Let the scheduler go over the queue: a job that may start on a free node has started then."""
-    number = reboots.run(
-        "sbatch", "--parsable", "-w", "n0", "-o", "/dev/null", "--chdir=/", "--wrap", "true"
-    ).strip()
+    number = reboots.run(*SBATCH, "-w", "n0", "--wrap", "true").strip()
     until(lambda: job_state(reboots, number) == "COMPLETED")
     reboots.run("scontrol", "show", "job", number)
 

@@ -33,9 +33,8 @@ ACTS = '\n[approval]\noverriders = ["U0PERSON2"]\n\n[remediation]\nmode = "act"\
 def drill(path: Path, *words: str) -> Iterator[None]:
     """The fault of a `prelaunch repair drill` in a process of its own, which SIGTERM ends: all is undone afterwards."""
     argv = (sys.executable, "-m", "flows.cli.main", "repair", "drill", words[0], str(path), *words[1:])
-    child = subprocess.Popen(
-        argv, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env)
     assert child.stderr is not None
     try:
         while "The fault was made" not in (line := child.stderr.readline()):
@@ -157,10 +156,8 @@ def test_a_gate_detects_a_slow_link(faulty: FaultyCluster, tmp_path: Path) -> No
         outcome = refused(path)
     findings = kept(path.parent, outcome, "verdict.json")["findings"]
 
-    assert any(
-        one["level"] == "FAIL" and "n1" in one["subject"] and one["check"].startswith("network.")
-        for one in findings
-    )
+    failed = [one for one in findings if one["level"] == "FAIL" and "n1" in one["subject"]]
+    assert any(one["check"].startswith("network.") for one in failed)
     links = subprocess.run(
         (*shlex.split(inside(faulty, "n1")), "tc", "qdisc", "show", "dev", "eth0"),
         capture_output=True, text=True, check=True,

@@ -61,9 +61,8 @@ def test_the_printed_batch_script_is_one_that_slurm_takes(
     gate = tmp_path / "gate.toml"
     text = SHIPPED.read_text().replace('"../policies', f'"{SHIPPED.parent}/../policies')
     text = text.replace("{here}", str(SHIPPED.parent))
-    gate.write_text(
-        text.replace('placement = "in_job"', f'placement = "in_job"\npython = "{sys.executable}"')
-    )
+    lines = f'placement = "in_job"\npython = "{sys.executable}"'
+    gate.write_text(text.replace('placement = "in_job"', lines))
     # A job of another test may be completing.
     before = set(slurm.run("squeue", "-h", "-o", "%i %j").splitlines())
     code = command(["plan", str(gate), "--format", "shell"])

@@ -30,10 +30,8 @@ def promises(
         patch.setenv("PATH", running_slurm.path)
         patch.setenv("PREFECT_API_KEY", "not for nodes")
         patch.delenv("OMP_NUM_THREADS", raising=False)
-        yield {
-            name_of(promise): pool.submit(promise, on(tmp_path_factory.mktemp("contract")))
-            for promise in CONTRACT
-        }
+        benches = {promise: on(tmp_path_factory.mktemp("contract")) for promise in CONTRACT}
+        yield {name_of(promise): pool.submit(promise, bench) for promise, bench in benches.items()}
     running_slurm.run("scancel", "--user=root", check=False)
     running_slurm.until_idle()
 

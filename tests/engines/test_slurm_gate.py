@@ -38,12 +38,8 @@ def test_slurm_job_checks_and_trains_without_leaking_a_secret(
     assert "in_job" == kept(path.parent, outcome, "outcome.json")["placement"]["kind"]
     report = kept(path.parent, outcome, "health_check_metrics.json")
     assert sorted(logs) == sorted(node["name"] for node in report["nodes"])
-    found = [
-        file
-        for folder in (tmp_path / "shared", slurm.folder)
-        for file in folder.rglob("*")
-        if file.is_file() and SECRET.encode() in file.read_bytes()
-    ]
+    files = [file for folder in (tmp_path / "shared", slurm.folder) for file in folder.rglob("*")]
+    found = [file for file in files if file.is_file() and SECRET.encode() in file.read_bytes()]
     assert found == []
     assert not (job / "in" / "exchange.key").exists()
 

@@ -51,9 +51,8 @@ def test_a_prolog_lets_jobs_run_on_nodes_that_pass(slurm_again: SlurmCluster, tm
     bad = slurm.run("sbatch", "-w", "n1", *words).strip()
 
     def states() -> list[str]:
-        return [
-            slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").strip() for job in (good, bad)
-        ]
+        question = ("squeue", "-h", "-t", "all", "-o", "%T %r", "-j")
+        return [slurm.run(*question, job).strip() for job in (good, bad)]
 
     until(lambda: states()[0].startswith("COMPLETED") and "held" in states()[1])
     until(lambda: reason(slurm, "n1") != "none")

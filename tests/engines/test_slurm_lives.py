@@ -112,9 +112,8 @@ def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tm
     (job,) = jobs_below(path).values()
 
     assert (done.returncode, json.loads(done.stdout)["decision"]) == (0, "launched"), done.stderr
-    assert (
-        f"adopt: this gate continues job {job.name} of an earlier run, whose process is gone" in done.stderr
-    )
+    line = f"adopt: this gate continues job {job.name} of an earlier run, whose process is gone"
+    assert line in done.stderr
     assert len(list((job / "out").glob("*/started"))) == 1
     assert "".join(log.read_text() for log in (job / "logs").iterdir()).count("\ntrained\n") == 2
     assert slurm.run("squeue", "-h", "-t", "all", "-n", job.name, "-o", "%T") == "COMPLETED\n"

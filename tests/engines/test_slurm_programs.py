@@ -79,9 +79,8 @@ def test_nccl_tests_through_sbatch_are_judged_by_their_output(
 
     assert ended == {"none": "FAILED", "efa": "COMPLETED", "tcp": "COMPLETED"}
     assert [code for code, _ in judged.values()] == [0, 1], judged
-    assert all(
-        f"libfabric's provider {provider}, 32 devices" in said for provider, (_, said) in judged.items()
-    )
+    texts = {provider: text for provider, (_, text) in judged.items()}
+    assert all(f"libfabric's provider {one}, 32 devices" in text for one, text in texts.items())
     assert "PASS" in judged["efa"][1]
     assert "carries 2 channels over another transport than the declared one" in judged["tcp"][1]
     assert "a stand-in of nccl-tests" in outputs["efa"].read_text() and outputs["none"].read_text() == ""

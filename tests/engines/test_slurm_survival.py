@@ -88,9 +88,8 @@ def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(
 ) -> None:
     """Slurm drains the node, and holds the job for ever, which is then ended, or ends it: the reason is SERVICE."""
     slurm.hook("prolog", "exit 1")
-    launcher = SlurmLauncher(
-        bench.folder / "shared", SlurmOptions(grace_s=1.0, poll_seconds=0.1, requeue=requeue)
-    )
+    options = SlurmOptions(grace_s=1.0, poll_seconds=0.1, requeue=requeue)
+    launcher = SlurmLauncher(bench.folder / "shared", options)
     job = replace(bench.job(SAY), work=Work.CHECK)
     try:
         launcher.submit(launcher.plan(job))

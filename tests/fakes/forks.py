@@ -43,9 +43,8 @@ class Forking:
     def __init__(self, *command: str, **options: Any) -> None:
         self._ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
-            self._process = subprocess.Popen(
-                (*command, str(its.fileno())), stdin=subprocess.DEVNULL, pass_fds=[its.fileno()], **options
-            )
+            argv, kept = (*command, str(its.fileno())), [its.fileno()]
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=kept, **options)
 
     def fork(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
         """The pid of a new child; 0 if the process that would fork it has ended."""

@@ -41,9 +41,8 @@ class _Smtp(socketserver.StreamRequestHandler):
             elif word == "RCPT" and self.server.refuses:
                 self._say("550 no such user here")
             else:
-                self._say(
-                    "250 ok" if word in ("EHLO", "HELO", "MAIL", "RCPT", "RSET", "NOOP") else "502 what?"
-                )
+                accepted = word in ("EHLO", "HELO", "MAIL", "RCPT", "RSET", "NOOP")
+                self._say("250 ok" if accepted else "502 what?")
 
     def _take(self) -> None:
         lines = []

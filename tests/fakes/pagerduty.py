@@ -139,9 +139,8 @@ def _wrong(event: Any) -> list[str]:
     payload = event.get("payload")
     if not isinstance(payload, dict):
         return [*said, "'payload' is missing or blank"]
-    said += [
-        f"'payload.{name}' is missing or blank" for name in ("summary", "source") if not payload.get(name)
-    ]
+    lacks = [name for name in ("summary", "source") if not payload.get(name)]
+    said += [f"'payload.{name}' is missing or blank" for name in lacks]
     if len(str(payload.get("summary", ""))) > 1024:
         said.append("'payload.summary' is too long (maximum is 1024 characters)")
     if payload.get("severity") not in SEVERITIES:

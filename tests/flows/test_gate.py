@@ -104,7 +104,16 @@ def _require_the_same_again(folder: Path, gate_id: str, capsys: Captured) -> Non
     again = json.loads(capsys.readouterr().out)
 
     assert hashlib.sha256(data).hexdigest() == said["digests"]["report"]
-    for key in ("level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests"):
+    for key in (
+        "level",
+        "answer",
+        "coverage",
+        "findings",
+        "condemned",
+        "suspect_policy",
+        "seen_from",
+        "digests",
+    ):
         assert said[key] == again[key], key
 
 

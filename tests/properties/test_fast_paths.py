@@ -17,10 +17,11 @@ from checks.documents import decode as decoding
 from checks.documents.columns import CheckTable, Columns
 from checks.documents.report import NodeReport, ReportFile, dump, dump_plain, load
 from checks.facts.builtin import builtin
+from checks.judge.completeness import unfit
 from checks.judge.rules import apply, prefilter
 from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import decide
-from checks.model import Answer, Declared, Observation, Outcome, Value, Verdict
+from checks.model import Answer, Declared, Observation, Outcome, Planned, Scope, Value, Verdict
 from checks.policy import CheckPolicy, Expect, Over, Overlay, Rule
 from checks.probes.kernel.xid_catalogue import NEEDS
 from checks.value_types import DecodeError
@@ -210,6 +211,26 @@ def test_quiet_kernels_are_judged_by_columns_as_row_by_row(
     shown = [calm, calm, {**calm, **change}]
     rows = [Observation("kernel.xid", f"node-{i}", Outcome.MEASURED, 1.0, m) for i, m in enumerate(shown)]
     alike_by_columns("kernel.xid", line, rows, H100)
+
+
+def test_a_column_that_subjects_share_is_read_once_and_one_odd_value_is_still_seen() -> None:
+    """Equal values of other types are other objects; a number among texts is looked at."""
+    shared, odd = ("GPU 0", "GPU 1"), (1e12,)
+    subjects = [f"node-{index}" for index in range(4)]
+
+    def table(*values: Value) -> CheckTable:
+        rows = [
+            Observation("gpu.x", subject, Outcome.MEASURED, 1.0, {"names": value})
+            for subject, value in zip(subjects, values, strict=True)
+        ]
+        return CheckTable.collect("gpu.x", rows)
+
+    planned = Planned("gpu.x", Scope.NODE, ("names",))
+
+    assert (shared,) == table(shared, shared, shared, shared).objects("names")
+    assert [1, True] == [*table(1, True, 1, True).objects("names")]
+    assert frozenset() == unfit(planned, table(shared, shared, shared, shared))
+    assert {2} == unfit(planned, table(shared, shared, (-1.0,), odd))
 
 
 def test_a_long_column_is_searched_stretch_by_stretch() -> None:

@@ -115,7 +115,7 @@ def missing(report: Report) -> set[str]:
     sound = weigh(report, policy, builtin())
     found = (
         *sound.findings,
-        *culprits.judge(report, sound.records, policy, builtin()),
+        *culprits.judge(report, sound.records, policy, builtin())[0],
         *reachability.judge(report, sound.records, policy),
     )
     return {f.check for f in found if f.cause is Cause.EVIDENCE and f.level is Level.FAIL}

@@ -161,10 +161,8 @@ def main(roster: str, gate: str, captured: str, said: str, key: str = "") -> Non
     members = json.loads(Path(roster).read_bytes())["members"]
     names = [member["name"] for member in members]
     held = bytes.fromhex(key) if key else secrets.token_bytes(32)
-    outsiders = [
-        Outsider((member["address"], member["probe_port"]), names, gate, Path(captured), held)
-        for member in members
-    ]
+    addresses = [(member["address"], member["probe_port"]) for member in members]
+    outsiders = [Outsider(address, names, gate, Path(captured), held) for address in addresses]
     for outsider in outsiders:
         for attack in outsider.attacks():
             threading.Thread(target=forever, args=(attack,), daemon=True).start()

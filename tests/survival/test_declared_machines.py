@@ -54,9 +54,8 @@ UNDECLARED = {
 
 def test_plan_for_a_plain_machine_skips_undeclared_parts() -> None:
     """Profile standard: each check is run, or has its declared reason."""
-    lines = catalog.plan(
-        catalog.CATALOG, Declared("cpu", 1, 0, 1), Profile.STANDARD, builtin().instances.get("cpu")
-    )
+    cpu = builtin().instances.get("cpu")
+    lines = catalog.plan(catalog.CATALOG, Declared("cpu", 1, 0, 1), Profile.STANDARD, cpu)
 
     assert {line.skip.value for line in lines if line.skip} <= UNDECLARED
     assert {"compute.gemm", "system.identity"} <= {line.check for line in lines if line.skip is None}

@@ -100,9 +100,8 @@ def _gate_file(folder: Path, number: int) -> Path:
 
 
 def _order(world: World, deployment: str, file: Path, part: str) -> str:
-    return world.start(
-        deployment, {"request": {"gate_file": str(file)}}, env={"FAKE_NODE": part, "FAKE_SECONDS": "15"}
-    )
+    fake = {"FAKE_NODE": part, "FAKE_SECONDS": "15"}
+    return world.start(deployment, {"request": {"gate_file": str(file)}}, env=fake)
 
 
 def _states(world: World, deployment: str) -> list[str]:

@@ -136,8 +136,8 @@ def standing_together(matrix: Matrix, subjects: Sequence[str], bad: Sequence[int
     names = [endpoint.name for endpoint in matrix.endpoints] if is_single else matrix.nodes
     wrong, wanted = set(bad), set(subjects)
     counts: dict[frozenset[str], list[int]] = {}
-    for test, (source, target) in enumerate(matrix.ends):
-        ends = frozenset((names[source], names[target]))
+    for test in matrix.tests_of(at for at, name in enumerate(names) if name in wanted):
+        ends = frozenset((names[matrix.sources[test]], names[matrix.targets[test]]))
         if len(ends) == 2 and ends <= wanted:
             count = counts.setdefault(ends, [0, 0])
             count[0] += test not in wrong

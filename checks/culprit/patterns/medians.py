@@ -9,10 +9,11 @@ smaller parts are compared, so that neither its ranks nor its links are named fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, repeat
-from statistics import median
+from statistics import NormalDist, median
 from typing import NamedTuple
 
 from checks.culprit.matrix import Better, Direction, Entity, Matrix, Span, Suspect, Tolerance
@@ -54,9 +55,15 @@ class _Level(NamedTuple):
 
 
 class _Limit(NamedTuple):
+    """The medians of parts, their middle, how far those of good parts lie apart, and from where on one is slow; and how far the values
+    lie apart.
+    """
+
+    medians: Sequence[float]
     middle: float
     spread: float
     least: float
+    of_values: float
 
 
 class _Slow(NamedTuple):
@@ -84,13 +91,13 @@ class _Slow(NamedTuple):
 
 @dataclass(frozen=True)
 class SlowParts:
-    """Parts that are slower than the others, and the least slowness of a node that would have been seen in nine sweeps of ten (None:
-    it cannot be told). `doubtful` are tests of theirs whose cells should be measured again. `many_slower`: too many parts are slower
-    than the others to name them, by this share at most (None: there are not so many).
+    """Parts that are slower than the others, and the least slowness of a node, a rank and a link that would have been seen in nine
+    sweeps of ten (a kind that is missing: it cannot be told). `doubtful` are tests of theirs whose cells should be measured again.
+    `many_slower`: too many parts are slower than the others to name them, by this share at most (None: there are not so many).
     """
 
     suspects: tuple[Suspect, ...] = ()
-    seen_from: float | None = None
+    seen_from: Mapping[Entity, float] = field(default_factory=dict)
     doubtful: tuple[int, ...] = ()
     many_slower: float | None = None
     slow: tuple[_Slow, ...] = ()
@@ -118,8 +125,7 @@ class SlowParts:
 class _Swept:
     """The ends of the first tests of all cells, and the logarithms of the cells' values, compared with the usual ones.
 
-    A cell counts once: its best test, because what was measured again was chosen for being bad. `again` has the best retest of each
-    cell that was measured again.
+    A cell counts once: by the median of its retests where it has some, because it was chosen for being bad. `again` has these medians.
     """
 
     sources: Sequence[int]
@@ -135,19 +141,19 @@ class _Swept:
 
 
 def slow_parts(
-    matrix: Matrix, screened: Screened, first: Sequence[bool], culprits: Sequence[Suspect], most: float
+    matrix: Matrix, screened: Screened, culprits: Sequence[Suspect], tolerance: Tolerance
 ) -> SlowParts:
-    """The parts whose medians are low, without what the parts that are `named` already explain. If more than the share `most` of one
-    kind are slow, none of it is named.
+    """The parts whose medians are low, without what the `culprits` already explain. If more of one kind are slow than may be named,
+    none of them is.
     """
     if matrix.span is Span.INSIDE or matrix.better is Better.LOWER or screened.main.usual is None:
         return SlowParts()
-    swept = _swept(matrix, screened, first, culprits)
+    swept = _swept(matrix, screened, culprits)
     blamed = {(suspect.kind, suspect.subject) for suspect in culprits}
     bad_nodes = {node for suspect in culprits if suspect.kind is Entity.NODE for node in suspect.nodes}
-    slow: list[_Slow] = []
+    slow, nodes = list[_Slow](), len(set(matrix.nodes))
     suspects, doubtful = [], list[int]()
-    seen_from = slower = None
+    seen_from, slower = {**_of_links(matrix, screened, tolerance.ratio)}, None
     for level in _levels(matrix):
         columns = _columns(swept, level)
         fewest = min(map(len, columns[Direction.BOTH]), default=0)
@@ -163,9 +169,11 @@ def slow_parts(
             if (level.entity, level.subjects[candidate.at]) not in blamed
             and (level.entity is Entity.RAIL or not bad_nodes.intersection(level.nodes[candidate.at]))
         ]
+        if nodes >= LEAST_PARTS:
+            seen_from[level.entity] = _seen_from(limit, len(level.subjects), nodes)
         if level.entity is Entity.NODE:
-            seen_from, slower = _seen_from(limit, len(level.subjects)), _slower_half(swept, level, columns)
-        if len(candidates) > max(1.0, most * len(level.subjects)):
+            slower = _slower_half(swept, level, columns)
+        if len(candidates) > max(1.0, tolerance.max_unfit_fraction * len(level.subjects)):
             slower = 1 - math.exp(min(candidate.off for candidate in candidates))
             break
         for slow_part in candidates:
@@ -204,45 +212,58 @@ Columns = dict[Direction, list[list[float]]]
 
 def _columns(swept: _Swept, level: _Level) -> Columns:
     """For each part of the level the logarithms of its cells' values, by direction; a rail sends what it receives."""
-    sent: list[list[float]] = [[] for _ in level.subjects]
-    received: list[list[float]] = [[] for _ in level.subjects]
-    for source, target, log in zip(swept.sources, swept.targets, swept.logs, strict=True):
-        sent[level.part_of[source]].append(log)
-        received[level.part_of[target]].append(log)
-    sent, received = ([own[:: 1 + len(own) // MOST_VALUES] for own in column] for column in (sent, received))
+    sent, received = (_of_parts(swept.logs, ends, level) for ends in (swept.sources, swept.targets))
     if level.entity is Entity.RAIL:
         return {Direction.BOTH: sent}
     both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
     return {Direction.BOTH: both, Direction.OUT: sent, Direction.IN: received}
 
 
+def _of_parts(logs: Sequence[float], ends: Sequence[int], level: _Level) -> list[list[float]]:
+    """The values of the tests of each part, or evenly chosen ones of them."""
+    values: list[list[float]] = [[] for _ in level.subjects]
+    appends = [values[at].append for at in level.part_of]
+    for append, log in zip(map(appends.__getitem__, ends), logs, strict=True):
+        append(log)
+    return [own[:: 1 + len(own) // MOST_VALUES] for own in values]
+
+
 def _limit(column: Sequence[Sequence[float]]) -> _Limit:
-    """The middle of the medians of parts, how far those of good parts lie apart, and from where on one is slow."""
     medians = [median(values) if values else 0.0 for values in column]
     middle = median(medians)
     apart = MAD_TO_SIGMA * median(abs(value - middle) for value in medians)
     scatter = sorted([abs(value - middle) for values in column for value in values[:64]])
-    spread = MAD_TO_SIGMA * scatter[len(scatter) // 2] if scatter else 0.0
+    of_values = MAD_TO_SIGMA * scatter[len(scatter) // 2] if scatter else 0.0
     tests = median(len(values) for values in column) or 1
-    spread = max(apart, MEDIAN_TO_MEAN * spread / math.sqrt(tests))
-    return _Limit(
-        middle, spread, max((DEVIATIONS + FEW / len(column)) * spread, -math.log(1 - LEAST_SLOWNESS))
-    )
+    spread = max(apart, MEDIAN_TO_MEAN * of_values / math.sqrt(tests))
+    least = max((DEVIATIONS + FEW / len(column)) * spread, -math.log(1 - LEAST_SLOWNESS))
+    return _Limit(medians, middle, spread, least, of_values)
 
 
-def _seen_from(limit: _Limit, nodes: int) -> float:
-    # The limit of another sweep differs from this one's, the more so the fewer nodes there are.
-    least = (DEVIATIONS + FEW / nodes + NINE_OF_TEN) * limit.spread * (1 + 1 / math.sqrt(nodes))
-    return 1 - math.exp(-max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS)))
+def _seen_from(limit: _Limit, count: int, nodes: int) -> float:
+    # The limit of another sweep differs from this one's, the more so the fewer parts there are.
+    least = (DEVIATIONS + FEW / count + NINE_OF_TEN) * limit.spread * (1 + 1 / math.sqrt(count))
+    least = max(least, NINE_OF_TEN * limit.spread - math.log(1 - LEAST_SLOWNESS))
+    # A part that is slow is the partner in this share of each other part's tests, and lowers their medians as well.
+    share = 1 / (nodes - 1)
+    lower = -limit.of_values * NormalDist().inv_cdf((0.5 - share) / (1 - share))
+    return 1 - math.exp(-least - lower)
+
+
+def _of_links(matrix: Matrix, screened: Screened, ratio: float) -> Mapping[Entity, float]:
+    """From which slowness on nine of ten tests of a link would have been bad, if every pair of each rail was tested."""
+    rails = Counter(end.rail for end in matrix.endpoints)
+    if min(rails.values()) < LEAST_PARTS or len(matrix.cells) < sum(
+        ends * (ends - 1) for ends in rails.values()
+    ):
+        return {}
+    return {Entity.LINK: 1 - ratio * math.exp(-NINE_OF_TEN * max(level.spread for level in screened.levels))}
 
 
 def _slow_of_level(level: _Level, columns: Columns, limits: dict[Direction, _Limit]) -> Iterator[_Slow]:
     """The slow parts of a level, each with its direction."""
     for at in range(len(level.subjects)):
-        off = {
-            direction: limits[direction].middle - (median(column[at]) if column[at] else 0.0)
-            for direction, column in columns.items()
-        }
+        off = {side: limit.middle - limit.medians[at] for side, limit in limits.items()}
         direction = _slow_direction(off, {side for side in off if off[side] > limits[side].least})
         if direction is not None and _is_steady(columns[direction][at], limits[direction]):
             yield _Slow(level, at, direction, -off[direction], limits[direction])
@@ -302,7 +323,7 @@ def _suspect(matrix: Matrix, screened: Screened, slow_part: _Slow) -> Suspect:
     return replace(suspect, bad=0, ratio=math.exp(slow_part.off))
 
 
-def _swept(matrix: Matrix, screened: Screened, first: Sequence[bool], suspects: Sequence[Suspect]) -> _Swept:
+def _swept(matrix: Matrix, screened: Screened, suspects: Sequence[Suspect]) -> _Swept:
     logs, bad = _all_logs(matrix, screened), set(screened.bad)
     for suspect in suspects:
         mine = [test for test in tests_of(matrix, suspect) if test in bad]
@@ -310,16 +331,16 @@ def _swept(matrix: Matrix, screened: Screened, first: Sequence[bool], suspects: 
         usual = median(fine) if fine else 0.0
         for test in mine:
             logs[test] = logs[test] - usual if math.isfinite(logs[test]) else 0.0
-    again: dict[tuple[int, int], float] = {}
-    for test, is_first in enumerate(first):
+    if all(matrix.swept):
+        return _Swept(matrix.sources, matrix.targets, logs)
+    retests: dict[tuple[int, int], list[float]] = {}
+    for test, is_first in enumerate(matrix.swept):
         if not is_first:
-            cell = matrix.ends[test]
-            again[cell] = max(again.get(cell, -math.inf), logs[test])
-    sources, targets = list(compress(matrix.sources, first)), list(compress(matrix.targets, first))
-    swept = list(compress(logs, first))
-    if again:
-        best = map(again.get, zip(sources, targets, strict=True))
-        swept = [log if more is None or more < log else more for log, more in zip(swept, best, strict=True)]
+            retests.setdefault(matrix.ends[test], []).append(logs[test])
+    again = {cell: median(values) for cell, values in retests.items()}
+    sources, targets = (list(compress(ends, matrix.swept)) for ends in (matrix.sources, matrix.targets))
+    cells = zip(sources, targets, compress(logs, matrix.swept), strict=True)
+    swept = [again.get((source, target), log) for source, target, log in cells]
     return _Swept(sources, targets, swept, again)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from checks.culprit.matrix import Matrix, MatrixAnswer, Span, Suspect
 from checks.culprit.noise import Screened
 from checks.culprit.patterns.paths import worst_parts
-from checks.culprit.patterns.sweeps import swept_tests
 from checks.culprit.patterns.times import PartTime
 from checks.culprit.rounds import is_small
 
@@ -24,11 +23,10 @@ def is_crowded(matrix: Matrix, screened: Screened) -> bool:
     """
     if len(screened.bad) < MANY_CELLS or len(screened.bad) < CROWD * len(matrix.values):
         return False
-    first = swept_tests(matrix)
     cells = {matrix.ends[test] for test in screened.bad}
-    if any(matrix.ends[test] in cells for test, is_first in enumerate(first) if not is_first):
+    if any(matrix.ends[test] in cells for test, is_first in enumerate(matrix.swept) if not is_first):
         return False
-    worst = worst_parts(matrix, set(screened.bad), first)
+    worst = worst_parts(matrix, set(screened.bad))
     free = sum(not worst.intersection(cell) for cell in cells)
     return free >= max(MANY_CELLS, CROWD * len(matrix.values))
 
@@ -55,11 +53,7 @@ def sweep_again(matrix: Matrix) -> tuple[tuple[int, int], ...]:
 
 
 def of_short_periods(
-    matrix: Matrix,
-    screened: Screened,
-    first: Sequence[bool],
-    part_time: Sequence[PartTime],
-    tests: Collection[int],
+    matrix: Matrix, screened: Screened, part_time: Sequence[PartTime], tests: Collection[int]
 ) -> list[int]:
     """The bad tests of nodes that were bad for one period alone, of cells that were not good yet: it is looked whether that
     returns.
@@ -67,5 +61,5 @@ def of_short_periods(
     if not any(entry.is_short for entry in part_time):
         return []
     cells, bad = matrix.ends, set(screened.bad)
-    good = {cell for test, cell in enumerate(cells) if not first[test] and test not in bad}
+    good = {cell for test, cell in enumerate(cells) if not matrix.swept[test] and test not in bad}
     return [test for test in sorted(tests) if cells[test] not in good]

@@ -10,12 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
 from checks.culprit.likelihood import at_least
-from checks.culprit.matrix import Better, Entity, Matrix, SlowPaths, Span, Suspect, Tolerance
+from checks.culprit.matrix import NEARLY_ALL, Better, Entity, Matrix, SlowPaths, Span, Suspect, Tolerance
 from checks.culprit.noise import Screened
-from checks.culprit.patterns.sweeps import ALWAYS
 from checks.culprit.suspects import tests_of
 
 Pair = tuple[int, int]
+# A cell that was bad in each of so many tests is slow for good. At a rate of one half this happens to one bad cell in eight.
+ALWAYS = 4
 # Judgement: this many pairs, and this share of all, are no longer a matter of broken cables.
 MANY, SHARE = 4, 0.01
 # A part that is bad towards half of its partners explains its pairs itself; so does one to which half of all slow pairs belong.
@@ -33,22 +34,20 @@ STEADY = 0.95
 BY_CHANCE = 0.001
 
 
-def slow_paths(
-    matrix: Matrix, screened: Screened, tolerance: Tolerance, first: Sequence[bool]
-) -> SlowPaths | None:
+def slow_paths(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> SlowPaths | None:
     """The pairs that are slow for good, if there are too many for broken links, and if they are spread over the nodes as chance
-    spreads them; `first[k]`: test k was the first of its cell.
+    spreads them.
     """
     bad, node_of = set(screened.bad), matrix.node_of
     if matrix.span is Span.INSIDE or not bad:
         return None
-    tests, spoiled = _cells(matrix, bad)
+    tests, spoiled = matrix.cells, Counter(matrix.ends[test] for test in bad)
     broken = _broken(matrix, screened, tolerance.floor, spoiled)
-    spoiled = {cell: some for cell, some in spoiled.items() if _pair(cell) not in broken}
+    spoiled = Counter({cell: some for cell, some in spoiled.items() if _pair(cell) not in broken})
     always = {cell for cell, some in spoiled.items() if tests[cell] >= ALWAYS and some == tests[cell]}
     if len(always) < MANY:
         return None
-    worst = worst_parts(matrix, bad, first)
+    worst = worst_parts(matrix, bad)
     always = {(a, b) for a, b in always if not worst.intersection((a, b))}
     again = sum(tests[cell] >= ALWAYS for cell in spoiled if not worst.intersection(cell))
     pairs = {_pair(cell) for cell in always}
@@ -110,13 +109,7 @@ def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
             share = value / usual if higher else usual / value
         longer = 1 / share - 1 if share > NO_VALUE else MOST_LONGER
         extra.setdefault((sources[test], targets[test]), []).append(longer if longer > 0 else 0.0)
-    cells = len(matrix.cells)
-    return sum(sum(times) / len(times) for times in extra.values()) / cells if cells else 0.0
-
-
-def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Mapping[Pair, int]]:
-    """The number of tests of each cell, and of the bad ones of each cell that has some."""
-    return matrix.cells, Counter(matrix.ends[test] for test in bad)
+    return sum(sum(times) / len(times) for times in extra.values()) / len(matrix.cells) if extra else 0.0
 
 
 def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Collection[Pair]) -> set[Pair]:
@@ -146,12 +139,22 @@ def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int) -> bool:
     return least * len(partners) >= BY_CHANCE
 
 
-def worst_parts(matrix: Matrix, bad: Collection[int], first: Sequence[bool]) -> set[int]:
+def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:
+    """The cells that were bad in each of several tests, or in each of two if all cells have so many. They do not tell one time from
+    another.
+    """
+    tests = matrix.cells
+    least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(tests) else ALWAYS
+    spoiled = Counter(matrix.ends[test] for test in wrong)
+    return {cell for cell, some in spoiled.items() if least <= some == tests[cell]}
+
+
+def worst_parts(matrix: Matrix, bad: Collection[int]) -> set[int]:
     """The parts that are bad towards half of their partners, sending or receiving."""
     worst = set[int]()
     for column in (matrix.sources, matrix.targets):
-        tests = Counter(compress(column, first))
-        spoiled = Counter(column[test] for test in bad if first[test])
+        tests = Counter(compress(column, matrix.swept))
+        spoiled = Counter(column[test] for test in bad if matrix.swept[test])
         worst |= {end for end, every in tests.items() if spoiled[end] >= HALF * every}
     return worst
 

@@ -1,43 +1,41 @@
-"""Which tests belong to a sweep of all pairs, and which cells are bad in each test. Pure.
-
-Tests that belong to no sweep were chosen because a cell was bad, and a bad one says nothing new about a part.
-"""
+"""Whether tests were bad at some times and not at others, or as often each time. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterable, Sequence
 
 from checks.culprit.matrix import Matrix
 
-# Judgement: if so many of all cells were measured a second time, they were not chosen for being bad. A node that stopped answering
-# takes a quarter of eight nodes' cells with it; and if more cells than these are bad, the fabric is.
-NEARLY_ALL = 0.7
-# A cell that was bad in each of so many tests is slow for good. At a rate of one half this happens to one bad cell in eight.
-ALWAYS = 4
+# By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
+CHANCE = 3.1
 
 
-def swept_tests(matrix: Matrix) -> list[bool]:
-    """Whether each test belongs to a sweep: the first test of its cell does, and the n-th if nearly all cells have so many tests."""
-    if len(matrix.cells) == len(matrix.values):
-        return [True] * len(matrix.values)
-    times, places = dict[tuple[int, int], int](), list[int]()
-    for cell in matrix.ends:
-        index = times.get(cell, 0)
-        places.append(index)
-        times[cell] = index + 1
-    of_place = Counter(places)
-    sweeps = 1
-    while of_place[sweeps] >= NEARLY_ALL * len(times) > 0:
-        sweeps += 1
-    return [index < sweeps for index in places]
-
-
-def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:
-    """The cells that were bad in each of several tests, or in each of two if all cells have so many. They do not tell one time from
-    another.
+def varies_between_sweeps(matrix: Matrix, wrong: Collection[int]) -> bool:
+    """Whether the same pairs were bad much more often in one sweep than in another: other traffic comes and goes, and what is broken
+    in the fabric spoils as many of their tests each time. False if there was one sweep alone.
     """
-    tests = matrix.cells
-    least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(tests) else ALWAYS
-    spoiled = Counter(matrix.ends[test] for test in wrong)
-    return {cell for cell, some in spoiled.items() if least <= some == tests[cell]}
+    if not matrix.rounds:
+        return False
+    bad, first = set(wrong), dict[tuple[int, int], int]()
+    counts: dict[int, dict[int, list[int]]] = {}
+    for test, is_swept in enumerate(matrix.swept):
+        if is_swept:
+            at = matrix.rounds[test]
+            same_pairs = counts.setdefault(first.setdefault(matrix.ends[test], at), {})
+            count = same_pairs.setdefault(at, [0, 0])
+            count[0] += test in bad
+            count[1] += 1
+    return is_uneven([rounds.values() for rounds in counts.values() if len(rounds) > 1])
+
+
+def is_uneven(groups: Iterable[Collection[Sequence[int]]]) -> bool:
+    """Whether (bad, all) tests differ within these groups more than chance explains; each group has a rate of its own."""
+    uneven, freedom = 0.0, 0
+    for group in groups:
+        bad, tests = (sum(column) for column in zip(*group, strict=True))
+        rate = bad / tests
+        if 0 < rate < 1:
+            uneven += sum((some - rate * every) ** 2 / (rate * (1 - rate) * every) for some, every in group)
+            freedom += len(group) - 1
+    return freedom > 0 and uneven > freedom + CHANCE * math.sqrt(2 * freedom)

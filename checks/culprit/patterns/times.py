@@ -20,7 +20,7 @@ from typing import NamedTuple
 from checks.culprit.likelihood import at_least
 from checks.culprit.matrix import Congestion, Entity, Matrix, Span, Suspect
 from checks.culprit.noise import Screened
-from checks.culprit.patterns.sweeps import always_bad
+from checks.culprit.patterns.paths import always_bad
 from checks.culprit.suspects import fewest_ends, node_suspect
 
 # Judgement: within a spell more than half of a node's tests are bad: congestion slows about half of them, a fault nearly all.
@@ -93,7 +93,7 @@ class PartTime:
 
 @dataclass
 class Times:
-    """The times of a matrix whose `bad` tests are these. `first[k]` says whether test k belongs to a sweep.
+    """The times of a matrix whose `bad` tests are these.
 
     `excused` are bad tests that congestion explains. `unsure`: some node was bad for a while, and it is not known whether that
     returns.
@@ -101,7 +101,6 @@ class Times:
 
     matrix: Matrix
     bad: set[int]
-    first: Sequence[bool]
     congestion: tuple[Congestion, ...] = ()
     excused: frozenset[int] = frozenset()
     part_time: list[PartTime] = field(default_factory=list)
@@ -112,7 +111,9 @@ class Times:
         matrix = self.matrix
         if not matrix.rounds or not self.bad or matrix.span is Span.INSIDE:
             return
-        self.sweep = sorted({at for at, is_first in zip(matrix.rounds, self.first, strict=True) if is_first})
+        self.sweep = sorted(
+            {at for at, is_first in zip(matrix.rounds, matrix.swept, strict=True) if is_first}
+        )
         visits = self._visits(())
         if not visits:
             return
@@ -158,7 +159,7 @@ class Times:
         always, weight = always_bad(matrix, self.bad), 1 / max(1, len({end.rail for end in matrix.endpoints}))
         spoiled, ignored = Counter[tuple[int, int, int]](), Counter[tuple[int, int, int]]()
         for test in self.bad:
-            is_used = self.first[test] and matrix.ends[test] not in always
+            is_used = matrix.swept[test] and matrix.ends[test] not in always
             (spoiled if is_used else ignored)[visit_of[test]] += 1
         visits: dict[int, list[Visit]] = {}
         for key, every in tests:
@@ -216,7 +217,7 @@ class Times:
             for spell in group:
                 of_node.setdefault(spell.node, []).append(spell)
         lonely = {group[0].node for group in apart if len(_nodes(group)) == 1}
-        left = [test for test in self.bad - self.excused if self.first[test]]
+        left = [test for test in self.bad - self.excused if self.matrix.swept[test]]
         ends = [
             {self.matrix.node_of[self.matrix.sources[test]], self.matrix.node_of[self.matrix.targets[test]]}
             for test in left
@@ -246,7 +247,7 @@ class Times:
         bad, cells = set(screened.bad), self.matrix.ends
         tests = self.tests_of([part_time.node])
         mine = {cells[test] for test in tests if test in bad}
-        again = [test for test in tests if not self.first[test] and cells[test] in mine]
+        again = [test for test in tests if not self.matrix.swept[test] and cells[test] in mine]
         passed = (
             part_time.is_short and {cells[test] for test in again} == mine and not bad.intersection(again)
         )
@@ -282,7 +283,7 @@ class Times:
     def _returns(self, node: int, share: float) -> bool:
         """Whether the node was as bad when it was measured again, at other times."""
         mine, moments = self.tests_of([node]), self.matrix.moments
-        again = [test for test in mine if not self.first[test]]
+        again = [test for test in mine if not self.matrix.swept[test]]
         if len(again) < LEAST_RETESTS:
             times = [moments[test] for test in mine] if moments else [0.0]
             return max(times) - min(times) >= LONG_S

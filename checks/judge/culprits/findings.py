@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 
 from checks.culprit.doubt import MEASURED_AGAIN
@@ -24,6 +26,7 @@ from checks.judge.culprits.pattern_findings import (
     UNEXPLAINED,
     MatrixReading,
     costs_too_much,
+    is_slower,
     many_hiccups,
     of_sensitivity,
     of_slow_parts,
@@ -33,6 +36,7 @@ from checks.judge.culprits.pattern_findings import (
 )
 from checks.judge.culprits.readings import CONDEMNS, SURE, readings_of, share_gbps
 from checks.model import CLUSTER, LINK, Cause, Declared, Finding, Level, Observation, Report, rank_subject
+from checks.model_details import Sensitivity
 from checks.policy import Policy
 from checks.value_types import listed_names
 
@@ -62,7 +66,8 @@ class CheckFindings:
         self.check, self.tests, self.loads = check, tests, loads
         self.most_cost = options.get("most_cost", MOST_COST)
         self.oversubscribed = options.get("oversubscription", 0.0)
-        self.detects = options.get("detects_slow_node", 0.0)
+        options_by_part = {entity: f"detects_slow_{entity.value}" for entity in Entity}
+        self.detects = {entity: options[key] for entity, key in options_by_part.items() if key in options}
         self.readings = sorted(readings, key=lambda reading: ORDER.index(reading.metric))
         # Links that are slow for good, but cost the job little: a shared path of the fabric is as likely as a broken cable.
         self.cheap = {id(reading) for reading in readings if not costs_too_much(reading, self.most_cost)}
@@ -90,7 +95,7 @@ class CheckFindings:
         for reading in self.readings:
             for finding, item in of_slow_parts(reading, self.tests, self._refused_from(reading)):
                 if item.kind is Entity.RAIL or not self._is_named(item.nodes):
-                    yield self.loads.weighed(finding, item.nodes, item.nodes, reading.metric.name.lower())
+                    yield self._weighed_suspect(reading, finding, item.nodes, item)
             yield from of_sensitivity(reading, self.detects)
             whole = of_time_and_fabric(reading, self.tests, self.most_cost, self.oversubscribed)
             for finding in (*self._whole(reading, blamed), *whole):
@@ -99,7 +104,16 @@ class CheckFindings:
         slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
         for key, (reading, suspect) in self.suspects.items():
             result = self._suspect_finding(reading, suspect, self.also.get(key, []))
-            yield self._weighed(reading, result, slow, suspect.nodes)
+            yield self._weighed_suspect(reading, result, slow, suspect)
+
+    def _weighed_suspect(
+        self, reading: MatrixReading, finding: Finding, slow: Collection[str], suspect: Suspect
+    ) -> Finding:
+        """The finding with its probability, unless other work on the hosts leaves it without proof."""
+        weighed = self._weighed(reading, finding, slow, suspect.nodes)
+        if weighed is not finding and weighed.cause is Cause.EVIDENCE:
+            return weighed
+        return replace(weighed, message=f"{weighed.message}{wording.odds(suspect)}")
 
     def _weighed(
         self, reading: MatrixReading, finding: Finding, slow: Collection[str], nodes: Collection[str] | None
@@ -108,10 +122,14 @@ class CheckFindings:
             return finding
         return self.loads.weighed(finding, slow, nodes, reading.metric.name.lower())
 
-    def _refused_from(self, reading: MatrixReading) -> float:
-        """The slowness from which on a node is refused; 0 if none is."""
+    def _refused_from(self, reading: MatrixReading) -> Mapping[Entity, float]:
+        """The slowness from which on a node, rank or rail is refused; 0 if none is."""
+        of_node = self.detects.get(Entity.NODE, 0.0)
+        wanted = {
+            entity: self.detects.get(entity, of_node) for entity in (Entity.NODE, Entity.RANK, Entity.RAIL)
+        }
         is_alone = len(reading.decoded.slow) == 1
-        return min(self.detects or HALF, HALF) if is_alone else self.detects
+        return {entity: min(least or HALF, HALF) for entity, least in wanted.items()} if is_alone else wanted
 
     def _take(self, reading: MatrixReading, suspect: Suspect) -> None:
         earlier, mine = self._explained_by(reading, suspect), (suspect.kind.value, suspect.subject)
@@ -130,6 +148,8 @@ class CheckFindings:
     def _condemns(self, reading: MatrixReading, suspect: Suspect) -> bool:
         """Whether the suspect gets a FAIL."""
         is_cheap = suspect.cost is not None and id(reading) in self.cheap
+        if is_cheap and suspect.kind is Entity.LINK:
+            is_cheap = not is_slower(suspect, self.detects.get(Entity.LINK, 0.0))
         return reading.metric in CONDEMNS and not suspect.passed and not is_cheap
 
     def _add(self, key: Key, reading: MatrixReading, suspect: Suspect) -> None:
@@ -272,8 +292,9 @@ LEAST = 3
 
 def judge(
     report: Report, records: Mapping[str, Sequence[Observation]], policy: Policy, facts: Facts
-) -> Iterator[Finding]:
-    """Findings from the sound rows of both checks."""
+) -> tuple[list[Finding], tuple[Sensitivity, ...]]:
+    """Findings from the sound rows of both checks, and how slow a part they would have shown."""
+    findings, seen_from = list[Finding](), list[Sensitivity]()
     for check in CHECKS:
         mine = records.get(check, ())
         if check not in policy.checks or not mine:
@@ -282,10 +303,10 @@ def judge(
         readings = readings_of(check, tests, policy, share_gbps(report, facts))
         loads = RecordedLoads(mine, machines_of(report.nodes))
         account = CheckFindings(check, tests, readings, loads, policy.checks[check].options)
-        for subject, reason in sorted(tests.faults.items()):
-            yield missing(check, subject, reason)
-        yield from _unmeasured(check, tests, report, policy, account.blamed)
-        yield from account.findings()
+        findings += [missing(check, subject, reason) for subject, reason in sorted(tests.faults.items())]
+        findings += [*_unmeasured(check, tests, report, policy, account.blamed), *account.findings()]
+        seen_from += chain.from_iterable(reading.sensitivities() for reading in readings)
+    return findings, tuple(seen_from)
 
 
 def _unmeasured(

@@ -10,17 +10,18 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import pairwise
+from itertools import compress, pairwise
 from operator import itemgetter
 
 from checks.culprit.matrix import Better, Endpoint, Matrix, Span
 from checks.culprit.test_rows import FINE, NOTHING_LOST, TCP_METRICS, lost_percent
 from checks.judge.reachability import list_of
+from checks.judge.rules import prefilter
 from checks.model import Observation, Report, node_of
 from checks.model_details import PairOutcome
+from checks.policy import RANKS_IN_PAIRS
 
-COLLECTIVE, NCCL = "collective.pairs", "nccl.pairs"
-CHECKS = (COLLECTIVE, NCCL)
+COLLECTIVE, NCCL = CHECKS = RANKS_IN_PAIRS
 NUMBERS = ("bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements")  # the numbers of a test that is ok
 
 Meeting = tuple[int, object, int]
@@ -52,7 +53,7 @@ COLUMNS: Mapping[MatrixSubject, tuple[str, str, Better]] = {
 
 NEVER_RAN = tuple(outcome for outcome in PairOutcome if outcome.never_ran)
 SILENCE = tuple(outcome for outcome in PairOutcome if outcome.is_silence)
-# From a nanosecond, in which light travels 0.3 m, to a day.
+# What a message can take: from a nanosecond, in which light travels 0.3 m, to a day.
 LEAST_US, MOST_US = 1e-3, 86_400e6
 # From one element to more than any host has memory.
 LEAST_BYTES, MOST_BYTES = 4, 1 << 40
@@ -149,21 +150,16 @@ def _fault(record: Observation, outcomes: Sequence[PairOutcome], ranks: int) -> 
     fine = [outcome is PairOutcome.OK for outcome in outcomes]
     if fine != [failure == FINE.message for failure in failures]:
         return "its results and its failures contradict each other"
-    if any(entry[0] and None in entry[1:] for entry in zip(fine, *numbers, strict=True)):
+    if any(None in compress(values, fine) for values in numbers if isinstance(values, tuple)):
         return "a test with result ok lacks a number"
     for metric in (MatrixSubject.LATENCY, MatrixSubject.PAUSE):
         column = COLUMNS[metric][0]
-        measured = [value for is_ok, value in zip(fine, list_of(record, column), strict=True) if is_ok]
-        if not all(map(_is_time, measured)):
+        extent = prefilter.span([*compress(list_of(record, column), fine)])
+        if any(fine) and not (extent and LEAST_US <= extent[0] and extent[1] <= MOST_US):
             return f"{column} of a test with result ok is an impossible time"
     if any(type(peer) is not int or not 0 <= peer < ranks for peer in peers):
         return "a peer is not a rank of this job"
     return "" if rank_of(record.subject) not in peers else "it lists itself as a peer"
-
-
-def _is_time(value: object) -> bool:
-    """Whether the value is a number of microseconds that a message can take."""
-    return isinstance(value, (int, float)) and LEAST_US <= value <= MOST_US
 
 
 def _meetings(
@@ -197,40 +193,37 @@ def _add(
         for (_, peer, time), entry in (_meetings(record, rank, outcomes, SILENCE).items() if never else ())
         if (peer, rank, time) in never
     }
-    valid = []
-    for entry, peer in enumerate(peers):
-        if type(peer) is not int:
-            continue
-        other = positions.get(peer)
-        if other is None:
-            tests.silent.setdefault(peer, []).append(f"{record.subject}: {failures[entry]}")
-        elif entry not in vain and not outcomes[entry].never_ran:
-            valid.append(entry)
-            tests.peers.append(other)
-    tests.mine.extend([mine] * len(valid))
-    tests.failures.extend([str(failures[entry]) for entry in valid])
-    tests.outcomes.extend([outcomes[entry] for entry in valid])
-    for metric, (column, _, _) in COLUMNS.items():
-        values = _losses(record) if metric is MatrixSubject.LOST else record.metrics.get(column)
-        tests.columns[metric].extend(
-            [values[entry] for entry in valid] if isinstance(values, tuple) else [None] * len(valid)
-        )
+    others = [positions.get(peer) for peer in peers if type(peer) is int]
+    for peer, other, failure in zip(peers, others, failures, strict=True) if None in others else ():
+        if type(peer) is int and other is None:
+            tests.silent.setdefault(peer, []).append(f"{record.subject}: {failure}")
+    is_valid = [
+        other is not None and entry not in vain and outcomes[entry] not in NEVER_RAN
+        for entry, other in enumerate(others)
+    ]
+    count = sum(is_valid)
+    tests.mine.extend([mine] * count)
+    tests.peers.extend(other for other in compress(others, is_valid) if other is not None)
+    tests.failures.extend(map(str, compress(failures, is_valid)))
+    tests.outcomes.extend(compress(outcomes, is_valid))
+    lists = {metric: list_of(record, column) for metric, (column, _, _) in COLUMNS.items()}
+    lists[MatrixSubject.LOST] = _losses(record)
     columns = ("in_round", tests.rounds), ("began_s", tests.moments), ("message_bytes", tests.sizes)
-    for column, series in columns:
-        times = list_of(record, column)
-        series.extend([times[entry] for entry in valid] if len(times) == len(peers) else [None] * len(valid))
+    series = [(values, tests.columns[metric]) for metric, values in lists.items()]
+    for values, column in (*series, *((list_of(record, name), column) for name, column in columns)):
+        column.extend(compress(values, is_valid) if len(values) == len(peers) else [None] * count)
     rates, wrong = tests.columns[MatrixSubject.BANDWIDTH], tests.columns[MatrixSubject.DATA]
-    for test in range(len(rates) - len(valid), len(rates)):
+    for test in range(len(rates) - count, len(rates)):
         # The test broke off, so its rate does not count.
         if tests.outcomes[test] is not PairOutcome.OK and wrong[test] in (0, None):
             rates[test] = None
 
 
-def _losses(record: Observation) -> tuple[float | None, ...] | None:
-    """The percentage of lost segments of each test; None if the row does not have the counters."""
+def _losses(record: Observation) -> tuple[float | None, ...]:
+    """The percentage of lost segments of each test; () if the row does not have the counters."""
     counters = [list_of(record, name) for name in TCP_METRICS]
     if any(len(counter) != len(list_of(record, "peers")) for counter in counters):
-        return None
+        return ()
     return tuple(lost_percent(*values) for values in zip(*counters, strict=True))
 
 
@@ -241,32 +234,29 @@ def matrices(tests: PairTable) -> dict[tuple[MatrixSubject, Span], Matrix]:
     nodes = [endpoint.node for endpoint in tests.endpoints]
     result: dict[tuple[MatrixSubject, Span], Matrix] = {}
     inside = [nodes[a] == nodes[b] for a, b in zip(tests.mine, tests.peers, strict=True)]
-    for metric in ORDER:
-        for span in Span:
-            entries = [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)]
+    every = {span: [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)] for span in Span}
+    timed = {span: _timed(tests, entries) for span, entries in every.items()}
+    for metric, (_, unit, better) in COLUMNS.items():
+        column, lost = tests.columns[metric], tests.columns[MatrixSubject.LOST]
+        for span, entries in every.items():
             if metric is MatrixSubject.RESENT:
-                entries = [k for k in entries if tests.columns[MatrixSubject.LOST][k] is None]
-            matrix = _matrix(tests, metric, span, entries)
-            if matrix is not None:
-                result[metric, span] = matrix
+                entries = [k for k in entries if lost[k] is None]
+            if metric is not MatrixSubject.BANDWIDTH:
+                entries = [k for k in entries if column[k] is not None]
+            if not entries:
+                continue
+            # Most metrics have a value of each test, so that their matrices share the lists.
+            is_whole = len(entries) == len(every[span])
+            mine, peers, rounds, moments = timed[span] if is_whole else _timed(tests, entries)
+            if metric is MatrixSubject.DATA:  # the wrong data came from the peer, and is wrong at any time
+                mine, peers = peers, mine
+                rounds, moments = [], []
+            sizes = [_size(tests.sizes[k]) for k in entries] if metric is MatrixSubject.BANDWIDTH else []
+            ends, values = (tests.endpoints, mine, peers), _values(metric, [column[k] for k in entries])
+            result[metric, span] = Matrix(
+                metric.value, unit, better, span, *ends, values, rounds, moments, sizes
+            )
     return result
-
-
-def _matrix(tests: PairTable, metric: MatrixSubject, span: Span, entries: list[int]) -> Matrix | None:
-    column = tests.columns[metric]
-    if metric is not MatrixSubject.BANDWIDTH:
-        entries = [k for k in entries if column[k] is not None]
-    if not entries:
-        return None
-    values = [_value(metric, column[k]) for k in entries]
-    mine, peers = [tests.mine[k] for k in entries], [tests.peers[k] for k in entries]
-    if metric is MatrixSubject.DATA:  # the wrong data came from the peer
-        mine, peers = peers, mine
-    _, unit, better = COLUMNS[metric]
-    rounds, moments = _times(tests, metric, entries)
-    sizes = [_size(tests.sizes[k]) for k in entries] if metric is MatrixSubject.BANDWIDTH else []
-    ends = tests.endpoints, mine, peers
-    return Matrix(metric.value, unit, better, span, *ends, values, rounds, moments, sizes)
 
 
 def _size(value: object) -> int | None:
@@ -274,17 +264,18 @@ def _size(value: object) -> int | None:
     return value if type(value) is int and LEAST_BYTES <= value <= MOST_BYTES else None
 
 
-def _times(tests: PairTable, metric: MatrixSubject, entries: list[int]) -> tuple[list[int], list[float]]:
-    """The rounds and the moments of these tests; empty if not all of them are known, the moments also if they contradict the
-    rounds. Data that was wrong is wrong at any time.
+def _timed(tests: PairTable, entries: list[int]) -> tuple[list[int], list[int], list[int], list[float]]:
+    """The two ends of these tests, their rounds and their moments; the last two are empty if not all of them are known, the moments
+    also if they contradict the rounds.
     """
+    mine, peers = [tests.mine[k] for k in entries], [tests.peers[k] for k in entries]
     rounds = [value for k in entries if type(value := tests.rounds[k]) is int and 0 <= value < MOST_ROUNDS]
     moments = [
         float(value) for k in entries if isinstance(value := tests.moments[k], (int, float)) and value >= 0
     ]
-    if metric is MatrixSubject.DATA or not len(rounds) == len(moments) == len(entries):
-        return [], []
-    return rounds, moments if _agree([tests.mine[k] for k in entries], rounds, moments) else []
+    if not len(rounds) == len(moments) == len(entries):
+        return mine, peers, [], []
+    return mine, peers, rounds, moments if _agree(mine, rounds, moments) else []
 
 
 def _agree(mine: Sequence[int], rounds: Sequence[int], moments: Sequence[float]) -> bool:
@@ -303,13 +294,13 @@ def _agree(mine: Sequence[int], rounds: Sequence[int], moments: Sequence[float])
     return True
 
 
-def _value(metric: MatrixSubject, value: object) -> float | None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e15:
-        return None
+def _values(metric: MatrixSubject, column: Sequence[object]) -> list[float | None]:
+    """What the tests gave; None for what is no such number."""
+    values = [float(value) if type(value) in (int, float) and 0 <= value < 1e15 else None for value in column]  # type: ignore[arg-type,operator]
     if metric is MatrixSubject.DATA:
-        return 1.0 if value == 0 else None
+        return [1.0 if value == 0 else None for value in values]
     if metric is MatrixSubject.RESENT:  # so that there can be a ratio to none
-        return value + 1.0
+        return [None if value is None else value + 1.0 for value in values]
     if metric is MatrixSubject.LOST:
-        return max(NOTHING_LOST, value)
-    return float(value) or None  # a rate or a time of zero was not measured
+        return [None if value is None else max(NOTHING_LOST, value) for value in values]
+    return [value or None for value in values] if 0.0 in values else values  # zero was not measured

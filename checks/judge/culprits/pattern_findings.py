@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.doubt import never_good
@@ -12,6 +12,7 @@ from checks.culprit.patterns.paths import MANY
 from checks.judge.culprits import wording
 from checks.judge.culprits.from_report import MatrixSubject, PairTable
 from checks.model import CLUSTER, Cause, Finding, Level
+from checks.model_details import Sensitivity
 
 # If these are bad everywhere it is a fault; with the other matrices it is a busy network.
 FABRIC = {
@@ -46,15 +47,32 @@ class MatrixReading:
     matrix: Matrix
     decoded: Decoded
 
+    @property
+    def shows_slowness(self) -> bool:
+        """Whether parts are compared in it that are a little slower than the others."""
+        return self.metric is MatrixSubject.BANDWIDTH and self.matrix.span is Span.BETWEEN
+
+    def sensitivities(self) -> Iterator[Sensitivity]:
+        """The least slowness that would have been seen, of each kind of part."""
+        entities = [Entity.NODE, Entity.RANK, Entity.LINK] if self.shows_slowness else []
+        if len(self.matrix.endpoints) == len(set(self.matrix.nodes)) and entities:
+            entities.remove(Entity.RANK)
+        for entity in entities:
+            seen_from = self.decoded.seen_from.get(entity)
+            yield Sensitivity(self.check, entity.value, None if seen_from is None else round(seen_from, 3))
+
 
 def unexplained_level(reading: MatrixReading, most_cost: float, tests: Sequence[int]) -> Level:
     """The level of these bad tests. Pairs that were not good yet are missing evidence, also where the decoder had explained them by a
-    part that it does not name after all. Others are judged by what the bad tests cost.
+    part that it does not name after all. Others are judged by what the bad tests cost, unless the whole network was busy at times.
     """
     never = never_good(reading.matrix, tests, reading.decoded.bad)
-    if reading.metric is not MatrixSubject.BANDWIDTH or never or reading.decoded.cost > most_cost:
+    if reading.metric is not MatrixSubject.BANDWIDTH or never:
         return UNEXPLAINED[reading.metric]
-    return Level.WARN
+    costly = reading.decoded.cost > most_cost
+    return (
+        UNEXPLAINED[reading.metric] if costly and not wording.is_busy(reading.matrix, tests) else Level.WARN
+    )
 
 
 def costs_too_much(reading: MatrixReading, most_cost: float) -> bool:
@@ -68,11 +86,10 @@ def costs_too_much(reading: MatrixReading, most_cost: float) -> bool:
     paths = reading.decoded.paths
     pairs = len(links) + (paths.pairs if paths else 0)
     total = sum(links) + (paths.cost if paths else 0.0)
-    every = len(
-        {frozenset(ends) for ends in zip(reading.matrix.sources, reading.matrix.targets, strict=True)}
-    )
-    surely = least_share(pairs, every) * every / pairs if pairs >= MANY else 1.0
-    return total * surely > most_cost
+    if pairs < MANY:
+        return total > most_cost
+    every = len(set(map(frozenset, reading.matrix.cells)))
+    return total * (least_share(pairs, every) * every / pairs) > most_cost
 
 
 def least_share(some: int, whole: int) -> float:
@@ -111,13 +128,13 @@ def of_time_and_fabric(
 
 
 def of_slow_parts(
-    reading: MatrixReading, tests: PairTable, wanted: float
+    reading: MatrixReading, tests: PairTable, refused: Mapping[Entity, float]
 ) -> Iterator[tuple[Finding, Suspect]]:
-    """Nodes, ranks and rails whose tests are good and slower than those of the others, each with its finding."""
-    if reading.metric is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN:
-        return
-    for item in reading.decoded.slow:
-        level = Level.FAIL if wanted and item.ratio is not None and 1 - item.ratio >= wanted else Level.WARN
+    """Nodes, ranks and rails whose tests are good and slower than those of the others, each with its finding. `refused`: from which
+    slowness on they are a FAIL.
+    """
+    for item in reading.decoded.slow if reading.shows_slowness else ():
+        level = Level.FAIL if is_slower(item, refused.get(item.kind, 0.0)) else Level.WARN
         message, is_rail = wording.slow_part(reading.matrix, reading.decoded, item), item.kind is Entity.RAIL
         yield (
             Finding(
@@ -130,23 +147,30 @@ def of_slow_parts(
         )  # fmt: skip
 
 
-def of_sensitivity(reading: MatrixReading, wanted: float) -> Iterator[Finding]:
-    """Whether the sweep would have shown a node as slow as the policy asks for (0: the policy does not ask)."""
-    if reading.metric is not MatrixSubject.BANDWIDTH or reading.matrix.span is not Span.BETWEEN or not wanted:
+def is_slower(suspect: Suspect, wanted: float) -> bool:
+    """Whether the part is slower than the others by this share or more (0: nobody asks)."""
+    return wanted > 0 and suspect.ratio is not None and 1 - suspect.ratio >= wanted
+
+
+def of_sensitivity(reading: MatrixReading, wanted: Mapping[Entity, float]) -> Iterator[Finding]:
+    """Whether the sweep would have shown parts as slow as the policy asks for."""
+    if not reading.shows_slowness:
         return
-    if reading.decoded.seen_from is None or reading.decoded.seen_from > wanted:
-        text = wording.blind(reading.matrix, reading.decoded, wanted)
-        yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, text, "", wording.AGAIN)
-    many = reading.decoded.many_slower
-    if many is not None and many >= wanted:
-        text = wording.no_majority(reading.matrix, many, wanted)
+    for entity, least in wanted.items():
+        seen_from = reading.decoded.seen_from.get(entity)
+        if seen_from is None or seen_from > least:
+            text = wording.blind(reading.matrix, entity, seen_from, least)
+            yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, text, "", wording.AGAIN)
+    many, least = reading.decoded.many_slower, wanted.get(Entity.NODE, math.inf)
+    if many is not None and many >= least:
+        text = wording.no_majority(reading.matrix, many, least)
         yield Finding(Level.FAIL, Cause.EVIDENCE, reading.check, CLUSTER, text, "", wording.MAJORITY_REMEDY)
 
 
 def many_hiccups(matrix: Matrix, result: Decoded) -> bool:
     """Whether so many tests were bad once that somebody should investigate."""
-    ends = list(zip(matrix.sources, matrix.targets, strict=True))
-    return len({ends[test] for test in unaccounted(result)}) > HICCUPS * len(set(ends))
+    cells = {matrix.ends[test] for test in unaccounted(result)}
+    return bool(cells) and len(cells) > HICCUPS * len(matrix.cells)
 
 
 def unaccounted(result: Decoded) -> list[int]:

@@ -13,7 +13,7 @@ from checks.facts.instances import Facts
 from checks.judge.culprits.from_report import CHECKS, MatrixSubject, PairTable, matrices, table
 from checks.judge.culprits.pattern_findings import HICCUPS, MatrixReading
 from checks.model import Outcome, Report
-from checks.policy import Policy
+from checks.policy import SLOW_RATIO, Policy
 
 # A part that is worse than the others in these matrices gets a FAIL. Latency is not among them: a busy host answers late, and trains
 # as fast.
@@ -43,7 +43,7 @@ def tolerance(
         if span is Span.BETWEEN and share is not None:
             floor = max(floor, options.get("floor_share", 0.0) * share)
         hiccups = options.get("most_hiccups", HICCUPS)
-        return Tolerance(options.get("slow_ratio", 0.5), floor or None, most, hiccups)
+        return Tolerance(options.get("slow_ratio", SLOW_RATIO), floor or None, most, hiccups)
     if metric is MatrixSubject.LATENCY:
         return Tolerance(options.get("late_ratio", 0.1), None, most)
     if metric is MatrixSubject.PAUSE:

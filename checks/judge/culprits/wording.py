@@ -17,6 +17,7 @@ from checks.culprit.matrix import (
     SlowPaths,
     Suspect,
 )
+from checks.culprit.patterns.sweeps import varies_between_sweeps
 from checks.culprit.suspects import fewest_ends
 from checks.documents.report import clip
 from checks.judge.culprits.from_report import MatrixSubject, PairTable
@@ -79,20 +80,22 @@ def suspect(
     also: Sequence[str],
     metric: MatrixSubject | None = None,
 ) -> str:
-    """What is wrong with the suspect, as a predicate: by how much, how probable it is, and what else could be the reason. `metric` is
-    None for a matrix of another tool.
-    """
+    """What is wrong with the suspect, as a predicate, and by how much. `metric` is None for a matrix of another tool."""
     message = f"{_fault(matrix, metric)}{_where(culprit)}: {_value(matrix, result, culprit)}"
     message += f"{culprit.bad} of {culprit.tests} tests are bad"
     if culprit.passed:
         message += ", all in one period, and they were good when they were measured again"
     if culprit.cost is not None:
         message += f", as where paths share a link of the fabric: {_costs(culprit.cost)}"
-    message += f"; probability {percent(culprit.probability)}"
-    if culprit.runner_up is not None:
-        other = culprit.runner_up
-        message += f", next {typed_subject(other.kind, other.subject)} {percent(other.probability)}"
     return message + (f"; also {', '.join(also)}" if also else "")
+
+
+def odds(culprit: Suspect) -> str:
+    """How probable it is that the suspect is to blame, and what else could be the reason."""
+    message, other = f"; probability {percent(culprit.probability)}", culprit.runner_up
+    if other is None:
+        return message
+    return f"{message}, next {typed_subject(other.kind, other.subject)} {percent(other.probability)}"
 
 
 def _fault(matrix: Matrix, metric: MatrixSubject | None) -> str:
@@ -168,6 +171,7 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
         message = f"{tests} are bad, and {len(never)} of them {are} never good"
     else:
         message = f"{tests} were bad, and the same pairs were good in another test"
+        clauses.append("the network was busier at some times than at others" if is_busy(matrix, bad) else "")
         clauses.append(_costs(result.cost) if result.cost > 0 else "")
     return "; ".join(filter(None, (message, *clauses)))
 
@@ -182,6 +186,11 @@ def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
         fewest.append((node, some))
         left -= some
     return fewest if left <= OTHERS * len(bad) else []
+
+
+def is_busy(matrix: Matrix, bad: Sequence[int]) -> bool:
+    """Whether these bad tests came and went, and no few nodes have most of them: other traffic takes its share of the network."""
+    return not in_common(matrix, bad) and varies_between_sweeps(matrix, bad)
 
 
 def congestion(matrix: Matrix, period: Congestion) -> str:
@@ -221,18 +230,16 @@ def slow_part(matrix: Matrix, result: Decoded, culprit: Suspect) -> str:
     slower, usual = percent(1 - (culprit.ratio or 0.0)), number(result.noise.usual, matrix.unit)
     return (
         f"is {slower} slower than the other {culprit.kind.value}s{_where(culprit)}"
-        f" (median of its {culprit.tests} tests, usual {usual}); probability {percent(culprit.probability)}"
+        f" (median of its {culprit.tests} tests, usual {usual})"
     )
 
 
-def blind(matrix: Matrix, result: Decoded, wanted: float) -> str:
-    """The sweep would not have shown a node as slow as the policy asks for."""
-    if result.seen_from is None:
-        return f"{matrix.metric} {matrix.span.value}: the tests do not show whether a node is {percent(wanted)} slower than the others"
-    return (
-        f"{matrix.metric} {matrix.span.value}: a node would have been seen from {percent(result.seen_from)} slower than the others on,"
-        f" but the policy asks for {percent(wanted)}"
-    )
+def blind(matrix: Matrix, entity: Entity, seen_from: float | None, wanted: float) -> str:
+    """The sweep would not have shown a part as slow as the policy asks for."""
+    where, name = f"{matrix.metric} {matrix.span.value}", entity.value
+    if seen_from is None:
+        return f"{where}: the tests do not show whether a {name} is {percent(wanted)} slower than the others"
+    return f"{where}: a {name} would have been named from {percent(seen_from)} slower on, but the policy asks for {percent(wanted)}"
 
 
 def no_majority(matrix: Matrix, slower: float, wanted: float) -> str:

@@ -212,7 +212,7 @@ def _shares(rule: Rule, records: Sequence[Observation]) -> Iterator[_Share]:
         if rule.over is Over.NODE:
             compared = _by_node(series)
         for group in compared.values():
-            middle = median_of(group.values) if len(group.values) >= rule.min_peers else 0.0
+            middle = group.middle if len(group.values) >= rule.min_peers else 0.0
             if middle > 0:
                 elements = group.elements or [group.element] * len(group.values)
                 yield from (

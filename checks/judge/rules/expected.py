@@ -92,7 +92,7 @@ def _by_columns(check: str, rule: Rule, records: CheckTable, context: RuleContex
     """
     column, labels = records.column(rule.metric), records.column(rule.at)
     columns = parts_of(column)
-    if columns is None or labels.count(labels[0]) < len(labels) or len(_kinds(labels)) > 1:
+    if columns is None or labels.count(labels[0]) < len(labels) or len(_kinds(records.objects(rule.at))) > 1:
         return None
     plan = _plan(questions(check, rule, records[0], context))
     if plan.fault or any(span(values) is None for values in columns):
@@ -235,7 +235,7 @@ def _rank(mark: _Mark) -> tuple[object, ...]:
 
 
 def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[str]) -> Iterator[Finding]:
-    for cause, some, among in _by_cause(rule, marks, compared):
+    for cause, some, among in _by_cause(rule, marks, compared) if marks else ():
         for subject, group in _grouped(some, among).items():
             worst = min(group, key=lambda mark: (_rank(mark), mark.subject))
             crossed, element = _comparison(rule, worst), _element(rule, worst)

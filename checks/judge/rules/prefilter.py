@@ -27,29 +27,29 @@ def suspects(rule: Rule, records: Sequence[Observation], context: RuleContext) -
     """The rows about which the rule may have a finding; all rows if the columns cannot tell."""
     if not isinstance(records, CheckTable):
         return records
-    column = records.column(rule.metric)
+    column, objects = records.column(rule.metric), records.objects(rule.metric)
     if (limits := _limits(rule, context)) is not None:
-        extent = records.once(f"span of {rule.metric}", lambda: span(_flat(column) or ()))
+        extent = records.once(f"span of {rule.metric}", lambda: span(_flat(objects) or ()))
         if extent is not None and limits[0] <= extent[0] and extent[1] <= limits[1]:
             return ()
     if rule.same:
-        return () if _one_value(column) else records
+        return () if _one_value(objects) else records
     fits = _fits(rule, context)
     if fits is None and rule.over is Over.NODE:
         key = f"alike: {rule.metric}, {rule.each}, {edges(rule)}, {rule.min_peers}"
         return records.once(key, lambda: _unless_alike(rule, records, column))
     if fits is None:
         return records
-    if rule.over is Over.CLUSTER:
-        return () if fits(column) else records
-    return records.take(_odd(column, fits))
+    if fits(objects):
+        return ()
+    return records if rule.over is Over.CLUSTER else records.take(_odd(column, fits))
 
 
 def complete(records: Sequence[Observation], metric: str) -> bool:
     """Whether the metric certainly has a value everywhere."""
     if not isinstance(records, CheckTable):
         return False
-    flat = _flat(records.column(metric))
+    flat = _flat(records.objects(metric))
     return flat is not None and None not in flat
 
 
@@ -77,8 +77,6 @@ def _limits(rule: Rule, context: RuleContext) -> tuple[float, float] | None:
 
 def _odd(column: Sequence[Any], fits: Fits) -> Sequence[int]:
     """The indices of the values that may have a finding. Parts of the column that are fine as a whole are not examined one by one."""
-    if fits(column):
-        return ()
     return [
         index
         for start in range(0, len(column), CHUNK)

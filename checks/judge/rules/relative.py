@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.judge.not_measured import not_measured
-from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import (
     FAR,
     LEAST_COMPARED,
@@ -95,7 +94,7 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], context: RuleCo
         ratios = [
             ratio
             for numbers in series.values()
-            for ratio in of_small_group(ratios_of(numbers.values, rule.min_peers), len(numbers.values))
+            for ratio in of_small_group(ratios_of(numbers, rule.min_peers), len(numbers.values))
         ]
         noise = _noise(
             rule, ratios, max(LEAST_NODES, len(ratios)), context
@@ -109,12 +108,11 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], context: RuleCo
         )
 
 
-def ratios_of(values: Sequence[float], least: int) -> list[float]:
+def ratios_of(series: Series, least: int) -> list[float]:
     """The values as shares of their median; none if they are fewer than `least`, or the median is not above 0."""
-    if len(values) < least:
+    if len(series.values) < least or series.middle <= 0:
         return []
-    middle = median_of(values)
-    return [value / middle for value in values] if middle > 0 else []
+    return [value / series.middle for value in series.values]
 
 
 def better_side(rule: Rule) -> int:
@@ -162,20 +160,21 @@ def _together(
     values, excused = series.values, list[_Excused]()
     if len(values) >= rule.min_peers and are_near(rule, series.span):
         return
-    if len(values) >= rule.min_peers and _crosses(rule, values):
-        ratios = ratios_of(values, rule.min_peers)
+    if len(values) >= rule.min_peers and _crosses(rule, series):
+        ratios = ratios_of(series, rule.min_peers)
         nodes = len(set(map(node_of, series.subjects)))
-        noise = _noise(rule, ratios, nodes, context, within_nodes(by_node(series).values()))
+        within = within_nodes(by_node(series).values()) if nodes < LEAST_NODES else ()
+        noise = _noise(rule, ratios, nodes, context, within)
     else:
         noise = Noise()
     yield from _among(check, rule, series, declared, noise, excused)
     yield from _about_excused(check, rule, series.label, len(values), noise, excused, context)
 
 
-def _crosses(rule: Rule, values: Sequence[float]) -> bool:
+def _crosses(rule: Rule, series: Series) -> bool:
     """Whether a value is beyond a threshold; also if there is nothing to compare with."""
-    middle, (low, high) = median_of(values), edges(rule)
-    return middle > 0 and not (low <= min(values) / middle and max(values) / middle <= high)
+    middle, (low, high) = series.middle, edges(rule)
+    return middle > 0 and not (low <= min(series.values) / middle and max(series.values) / middle <= high)
 
 
 def _among(
@@ -192,15 +191,16 @@ def _among(
     if len(values) < rule.min_peers:
         yield from _silent(check, rule, series, declared, subject)
         return
-    middle = median_of(values)
+    middle = series.middle
     if middle <= 0:
         message = f"the median of {series.label} is {figure(middle)}: nothing can be compared with it"
         yield Finding(Level.FAIL, Cause.EVIDENCE, check, subject, message, "", "The measurement is broken.")
         return
-    if not _crosses(rule, values):
+    if not _crosses(rule, series):
         return
     low, high = edges(rule)
-    distant = sum(abs(value / middle - 1.0) >= FAR * _distance(rule, Level.FAIL) for value in values)
+    far = FAR * _distance(rule, Level.FAIL)
+    distant = sum(abs(value / middle - 1.0) >= far for value in values)
     if distant > MOST_OUTLIERS * len(values):
         noise = replace(noise, capped=False)
     for index, value in enumerate(values):
@@ -305,7 +305,7 @@ def _slowest(
     if ends and ends[0] > 0 and low <= 0.0 and 1 - ends[0] / ends[1] <= high:
         return  # even the share that the greatest value would lose to the smallest is within the thresholds
     timed = is_time(rule.metric)
-    extreme, middle = max(values) if timed else min(values), median_of(values)
+    extreme, middle = max(values) if timed else min(values), series.middle
     places = (index for index, value in enumerate(values) if value == extreme)
     worst = series.cell(min(places, key=lambda index: series.subjects[index]))
     most = worst.value if timed else middle
@@ -349,7 +349,7 @@ def _noise_of_slowest(rule: Rule, series: Series, context: RuleContext) -> Noise
     better = -1 if is_time(rule.metric) else 1
     within = SharedNoise(ratios=within_nodes(by_node(series).values()))
     return noise_of(
-        ratios_of(series.values, rule.min_peers), nodes, context.chances.value, better=better,
+        ratios_of(series, rule.min_peers), nodes, context.chances.value, better=better,
         shared=within if nodes < LEAST_NODES else NOTHING_SHARED,
     )  # fmt: skip
 

@@ -41,6 +41,11 @@ class Series:
         """The smallest and the greatest value, if all can be compared."""
         return span(self.values)
 
+    @cached_property
+    def middle(self) -> float:
+        """The median. Raises ValueError if there are no values."""
+        return median_of(self.values)
+
     def cell(self, index: int) -> Cell:
         """One number."""
         element = self.elements[index] if self.elements else self.element

@@ -8,17 +8,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from checks.check import Basis, CheckError, Context, RankPlace
+from checks.check import Basis, Body, Check, CheckError, Context, RankPlace, check
 from checks.facts.expected_tables import builtin as tables
+from checks.model import Scope
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+
 # Compute capability 8.0 (Ampere) brought TF32 and bfloat16 to the tensor cores (CUDA programming guide).
 AMPERE = 8
+
+
+def torch_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
+    """Makes a function a check in which a rank computes with torch for some seconds."""
+    return check(name, Scope.RANK, metrics=metrics, needs="torch", cost="seconds", **more)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checks.check import Basis, CheckError, Context, Measurement, check
+from checks.check import Basis, CheckError, Context, Measurement
 from checks.facts.profile_options import GEMM_ORDER
 from checks.facts.rooflines import limit_tflops
-from checks.model import Scope
 from checks.model_details import Contents
 from checks.probes.compute import device as devices
-from checks.probes.compute.device import FP16, FP32, Precision, is_cuda, multiplying, wait
+from checks.probes.compute.device import FP16, FP32, Precision, is_cuda, multiplying, torch_check, wait
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,11 +70,9 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return Contents("precisions", labels=names), Contents("repeats", LEAST_REPEATS * len(names))
 
 
-@check(
+@torch_check(
     "compute.gemm",
-    Scope.RANK,
-    timeout_s=180,
-    metrics=(
+    (
         "wrong_elements",
         "wrong_checksums",
         "gflops",
@@ -87,8 +84,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
         "size",
         "repeats",
     ),
-    needs="torch",
-    cost="seconds",
+    timeout_s=180,
     holds=holds,
 )
 def gemm(context: Context) -> Measurement:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from checks.check import CheckError, Context, Measurement, check
-from checks.model import Scope
+from checks.check import CheckError, Context, Measurement
 from checks.model_details import Contents
 from checks.probes.compute import bit_patterns
 from checks.probes.compute import device as devices
-from checks.probes.compute.device import timed
+from checks.probes.compute.device import timed, torch_check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,13 +42,10 @@ class MemoryRuns:
         return median(self.bursts or self.seconds)
 
 
-@check(
+@torch_check(
     "compute.memory_bandwidth",
-    Scope.RANK,
+    ("wrong_words", "copy_gbps", "triad_gbps", "buffer_bytes", "repeats"),
     timeout_s=120,
-    metrics=("wrong_words", "copy_gbps", "triad_gbps", "buffer_bytes", "repeats"),
-    needs="torch",
-    cost="seconds",
     holds=lambda basis: (Contents("repeats", 2 * LEAST_REPEATS),),
 )
 def memory_bandwidth(context: Context) -> Measurement:

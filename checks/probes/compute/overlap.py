@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from checks.check import Context, Measurement, RankPlace, Turn, check
-from checks.model import Scope
+from checks.check import Context, Measurement, RankPlace, Turn
 from checks.model_details import Contents
 from checks.probes.collectives import operations
 from checks.probes.collectives.sweep import whole_world
 from checks.probes.compute import device as devices
 from checks.probes.compute import gemm
-from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, timed, wait
+from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, timed, torch_check, wait
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,13 +51,10 @@ class OverlapRound:
     wrong_sums: int
 
 
-@check(
+@torch_check(
     "compute.overlap",
-    Scope.RANK,
+    ("wrong_products", "wrong_sums", "overlap_gflops", "of_sequential", "rounds"),
     timeout_s=180,
-    metrics=("wrong_products", "wrong_sums", "overlap_gflops", "of_sequential", "rounds"),
-    needs="torch",
-    cost="seconds",
     min_ranks=2,
     group=True,
     turn=Turn.LAST,

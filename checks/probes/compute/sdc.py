@@ -24,11 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from checks.check import Basis, Context, Measurement, check
-from checks.model import Scope
+from checks.check import Basis, Context, Measurement
 from checks.model_details import Contents
 from checks.probes.compute import device as devices
-from checks.probes.compute.device import Precision, is_cuda, multiplying
+from checks.probes.compute.device import Precision, is_cuda, multiplying, torch_check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -164,13 +163,10 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return Contents("problems", labels=problems), *counts
 
 
-@check(
+@torch_check(
     "compute.sdc",
-    Scope.RANK,
+    ("wrong_elements", "problems", "unsteady_repeats", "digest", "repeats", "products"),
     timeout_s=600,
-    metrics=("wrong_elements", "problems", "unsteady_repeats", "digest", "repeats", "products"),
-    needs="torch",
-    cost="seconds",
     holds=holds,
 )
 def sdc(context: Context) -> Measurement:

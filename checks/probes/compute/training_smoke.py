@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checks.check import Basis, CheckError, Context, Measurement, RankPlace, Turn, check
-from checks.model import Scope
+from checks.check import Basis, CheckError, Context, Measurement, RankPlace, Turn
 from checks.model_details import Contents
-from checks.probes.compute.device import digest_of
+from checks.probes.compute.device import digest_of, torch_check
 
 if TYPE_CHECKING:
     import torch
@@ -29,15 +28,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return (Contents("steps", max(1, int(basis.options.get("steps", STEPS)))),)
 
 
-@check(
-    "training.smoke",
-    Scope.RANK,
-    timeout_s=60,
-    metrics=("loss_first", "loss_last", "loss_ratio", "steps"),
-    needs="torch",
-    cost="seconds",
-    holds=holds,
-)
+@torch_check("training.smoke", ("loss_first", "loss_last", "loss_ratio", "steps"), timeout_s=60, holds=holds)
 def smoke(context: Context) -> Measurement:
     """Trains a tiny model in one process; `loss_ratio` is last loss over first, 1 if nothing was learnt.
 
@@ -58,11 +49,9 @@ def smoke(context: Context) -> Measurement:
     )
 
 
-@check(
+@torch_check(
     "training.ddp",
-    Scope.RANK,
-    timeout_s=60,
-    metrics=(
+    (
         "loss_first",
         "loss_last",
         "loss_ratio",
@@ -71,8 +60,7 @@ def smoke(context: Context) -> Measurement:
         "gradient_error_last",
         "weights_digest",
     ),
-    needs="torch",
-    cost="seconds",
+    timeout_s=60,
     min_ranks=2,
     group=True,
     turn=Turn.LAST,

@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checks.check import Basis, Context, Measurement, check
+from checks.check import Basis, Context, Measurement
 from checks.facts.rooflines import limit_tflops, peak_of
-from checks.model import Scope, Value
+from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.compute import device as devices
-from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, wait
+from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, torch_check, wait
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,21 +80,10 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return Contents("precisions", labels=names), Contents("steps", steps)
 
 
-@check(
+@torch_check(
     "training.step",
-    Scope.RANK,
+    ("precisions", "loss_ratio", "nonfinite_losses", "unequal_losses", "tokens_per_s", "above_peak", "steps"),
     timeout_s=180,
-    metrics=(
-        "precisions",
-        "loss_ratio",
-        "nonfinite_losses",
-        "unequal_losses",
-        "tokens_per_s",
-        "above_peak",
-        "steps",
-    ),
-    needs="torch",
-    cost="seconds",
     holds=holds,
 )
 def step(context: Context) -> Measurement:

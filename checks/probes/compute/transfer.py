@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checks.check import Basis, CheckError, Context, Measurement, check
+from checks.check import Basis, CheckError, Context, Measurement
 from checks.facts.instances import Instance
-from checks.model import MachinePart, Scope
+from checks.model import MachinePart
 from checks.model_details import Contents
 from checks.probes.compute import bit_patterns
 from checks.probes.compute import device as devices
-from checks.probes.compute.device import is_cuda, wait
+from checks.probes.compute.device import is_cuda, torch_check, wait
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,13 +44,10 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return Contents("links", labels=links), compared, Contents("peer_access", count)
 
 
-@check(
+@torch_check(
     "compute.transfer",
-    Scope.RANK,
+    ("wrong_words", "h2d_gbps", "d2h_gbps", "links", "p2p_gbps", "gpus"),
     timeout_s=180,
-    metrics=("wrong_words", "h2d_gbps", "d2h_gbps", "links", "p2p_gbps", "gpus"),
-    needs="torch",
-    cost="seconds",
     part=MachinePart.GPU,
     holds=holds,
 )

@@ -13,15 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from checks.check import CheckError
-from checks.probes.dcgm.diagnosis import (
-    DcgmStatus,
-    Diagnosis,
-    Problem,
-    Result,
-    completed,
-    major_of,
-    status_of,
-)
+from checks.probes.dcgm import diagnosis
 from checks.probes.dcgm.error_table import dcgm_facts
 
 LINK_DOWN = 14  # dcgm_errors.h, DCGM_FR_NVLINK_DOWN
@@ -68,7 +60,7 @@ class _Reader:
     lines: set[int] = field(default_factory=set)
 
 
-def parse(text: str) -> Diagnosis:
+def parse(text: str) -> diagnosis.Diagnosis:
     """The diagnosis; `broken` is set if the table is cut. Raises CheckError if its head or all results are missing."""
     lines = text.splitlines()
     header = next((index for index, line in enumerate(lines) if HEADER.match(line)), None)
@@ -146,9 +138,9 @@ def _continue(reader: _Reader, right: str, line: int) -> None:
         test.entities[owner] = (match["status"].strip(), line)
 
 
-def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
+def _diagnosis(reader: _Reader, more: int | None) -> diagnosis.Diagnosis:
     version = reader.about.get(_VERSION, "")
-    major_of(version)
+    diagnosis.major_of(version)
     devices = [number for number in reader.about.get(_DEVICES, "").split(",") if number.strip()]
     faults = [] if reader.ended else ["its last line is missing"]
     faults += [] if devices else ["it does not list the GPUs"]
@@ -160,10 +152,10 @@ def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
     gpus = tuple(sorted(tested | set(range(len(devices)))))
     broken = f"the table is not complete: {', '.join(faults)}" if faults else ""
     driver = reader.about.get(_DRIVER, "")
-    return Diagnosis(version, driver, "text", gpus, results, broken, frozenset(reader.lines))
+    return diagnosis.Diagnosis(version, driver, "text", gpus, results, broken, frozenset(reader.lines))
 
 
-def _results(test: _Test, devices: int) -> Iterator[Result]:
+def _results(test: _Test, devices: int) -> Iterator[diagnosis.Result]:
     if test.entities:
         yield from _of_entities(test)
         return
@@ -173,8 +165,8 @@ def _results(test: _Test, devices: int) -> Iterator[Result]:
         raise CheckError(f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}")
     blamed = _blamed(test, shared)
     problems = tuple(problem for problem, _ in blamed)
-    failed = {result.gpu for result in shared if result.status is DcgmStatus.FAIL}
-    is_link_down = any(completed(problem).error_id == LINK_DOWN for problem in problems)
+    failed = {result.gpu for result in shared if result.status is diagnosis.DcgmStatus.FAIL}
+    is_link_down = any(diagnosis.completed(problem).error_id == LINK_DOWN for problem in problems)
     for result in shared:
         mine = _problems_of(result, blamed)
         # One reason below one status of several GPUs is the reason of all: the table names the first. A link that is down is not.
@@ -183,39 +175,39 @@ def _results(test: _Test, devices: int) -> Iterator[Result]:
         yield replace(result, problems=mine)
 
 
-def _of_entities(test: _Test) -> Iterator[Result]:
+def _of_entities(test: _Test) -> Iterator[diagnosis.Result]:
     """From 4.0 on there is one line per GPU or CPU under the test's own; what none of them explains is about the node."""
     of_entities = [
-        Result(name, gpu, status_of(status), status, (), line)
+        diagnosis.Result(name, gpu, diagnosis.status_of(status), status, (), line)
         for (name, gpu), (status, line) in test.entities.items()
     ]
-    failing = any(result.status is not DcgmStatus.PASS for result in of_entities)
-    node = Result(test.name, None, status_of(test.printed), test.printed, (), test.line)
+    failing = any(result.status is not diagnosis.DcgmStatus.PASS for result in of_entities)
+    node = diagnosis.Result(test.name, None, diagnosis.status_of(test.printed), test.printed, (), test.line)
     blamed = _blamed(test, [*of_entities, node])
     for result in of_entities:
         yield replace(result, problems=_problems_of(result, blamed))
     rest = _problems_of(node, blamed)
-    if rest or (node.status is not DcgmStatus.PASS and not failing):
+    if rest or (node.status is not diagnosis.DcgmStatus.PASS and not failing):
         yield replace(node, problems=rest)
 
 
-def _shared(test: _Test, printed: str, line: int, devices: int) -> list[Result]:
+def _shared(test: _Test, printed: str, line: int, devices: int) -> list[diagnosis.Result]:
     """One status and the GPUs that have it."""
     match = SHARED.fullmatch(printed)
     if match is None:
-        return [Result(test.name, None, status_of(printed), printed, (), line)]
-    status, owners = status_of(match[1]), match[2]
+        return [diagnosis.Result(test.name, None, diagnosis.status_of(printed), printed, (), line)]
+    status, owners = diagnosis.status_of(match[1]), match[2]
     if owners.lower() == "all":
         gpus: list[int | None] = list(range(devices)) or [None]
     else:
         gpus = [int(number) for number in owners.partition(":")[2].split(",") if number.strip()]
-    return [Result(test.name, gpu, status, printed, (), line) for gpu in gpus]
+    return [diagnosis.Result(test.name, gpu, status, printed, (), line) for gpu in gpus]
 
 
-def _blamed(test: _Test, results: list[Result]) -> list[tuple[Problem, Owner]]:
+def _blamed(test: _Test, results: list[diagnosis.Result]) -> list[tuple[diagnosis.Problem, Owner]]:
     """The owner of each message: that of its first cell, else the GPU that it names, else the node, else the only GPU that failed."""
     owners = {(result.test, result.gpu): result.status for result in results}
-    failed = [owner for owner, status in owners.items() if status is not DcgmStatus.PASS]
+    failed = [owner for owner, status in owners.items() if status is not diagnosis.DcgmStatus.PASS]
     last = failed[0] if len(failed) == 1 else next(iter(owners))
     blamed = []
     for labelled, pieces in test.messages:
@@ -224,9 +216,11 @@ def _blamed(test: _Test, results: list[Result]) -> list[tuple[Problem, Owner]]:
             of_gpu = (test.name, int(match[1])) if match else None
             candidates = (labelled, of_gpu, (test.name, None), last)
             owner = next(owner for owner in candidates if owner and owner in owners)
-            blamed.append((Problem(message), owner))
+            blamed.append((diagnosis.Problem(message), owner))
     return blamed
 
 
-def _problems_of(result: Result, blamed: list[tuple[Problem, Owner]]) -> tuple[Problem, ...]:
+def _problems_of(
+    result: diagnosis.Result, blamed: list[tuple[diagnosis.Problem, Owner]]
+) -> tuple[diagnosis.Problem, ...]:
     return tuple(problem for problem, owner in blamed if owner == (result.test, result.gpu))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checks.check import CheckError, Context, Measurement, check, lists_efa_devices
-from checks.model import MachinePart, Scope
+from checks.check import CheckError, Context, Measurement
 from checks.probes import growth
 from checks.probes.efa import devices
+from checks.probes.efa.devices import efa_check
 
 # Counters of faults, by the names that the driver gives them; older drivers lack some.
 ERRORS = (
@@ -27,11 +27,9 @@ def first_look(context: Context) -> Mapping[str, object]:
     return {"devices": {name: dict(values) for name, values in _snapshot().items()}}
 
 
-@check(
+@efa_check(
     "efa.counters",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=(
+    (
         "devices",
         "rx_drops",
         "error_events",
@@ -41,12 +39,11 @@ def first_look(context: Context) -> Mapping[str, object]:
         "received_bytes",
         "devices_gone",
     ),
+    timeout_s=20,
     events=("rx_drops", "error_events", "retransmitted_packets", "devices_gone"),
     needs="/sys/class/infiniband",
-    part=MachinePart.EFA,
     before=first_look,
     beside_job=True,
-    holds=lists_efa_devices,
 )
 def counters(context: Context) -> Measurement:
     """Compares the EFA devices' hardware counters with those of the start of the run.

@@ -6,11 +6,12 @@ The module also reads the EFA devices as the kernel shows them under /sys/class/
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from checks.check import Context, Measurement, check, lists_efa_devices
+from checks.check import Body, Check, Context, Measurement, check, lists_efa_devices
 from checks.model import MachinePart, Scope, Value
 from checks.probes.efa import fi_info
 from checks.probes.efa.libfabric import provider
@@ -22,6 +23,13 @@ AMAZON = "0x1d0f"  # PCI vendor of EFA
 ACTIVE = 4  # enum ib_port_state, IB_PORT_ACTIVE
 NONE = ("none",)
 RETRY_S = 1.0
+
+
+def efa_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
+    """Makes a function a check of a node's EFA devices; as a rule its lists have an element for each of them."""
+    return check(
+        name, Scope.NODE, metrics=metrics, part=MachinePart.EFA, **{"holds": lists_efa_devices, **more}
+    )
 
 
 @dataclass(frozen=True)
@@ -72,11 +80,9 @@ def _device(path: Path) -> EfaDevice:
     return EfaDevice(path.name, text_of(path / "device/driver/module/version") or "unknown", states)
 
 
-@check(
+@efa_check(
     "efa.devices",
-    Scope.NODE,
-    timeout_s=90,
-    metrics=(
+    (
         "provider",
         "failure",
         "rdm_domains",
@@ -87,10 +93,9 @@ def _device(path: Path) -> EfaDevice:
         "driver",
         "waited_s",
     ),
+    timeout_s=90,
     needs="fi_info, /sys/class/infiniband",
-    part=MachinePart.EFA,
     beside_job=True,
-    holds=lists_efa_devices,
 )
 def devices(context: Context) -> Measurement:
     """Counts the EFA devices that libfabric offers, and reads their ports' states.

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Resource, check, lists_efa_devices
-from checks.model import MachinePart, Scope
+from checks.check import CheckError, Context, Measurement, Resource
 from checks.probes.efa import devices, fi_info
+from checks.probes.efa.devices import efa_check
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, late, provider, rates_of
 from checks.process.tool import ToolMissing
 
@@ -18,11 +18,9 @@ SIDE_BY_SIDE = 4
 OUTLIVES_S = 5.0  # so that a client that waits in vain ends at its own deadline
 
 
-@check(
+@efa_check(
     "efa.loopback",
-    Scope.NODE,
-    timeout_s=120,
-    metrics=(
+    (
         "provider",
         "devices",
         "device_faults",
@@ -32,11 +30,10 @@ OUTLIVES_S = 5.0  # so that a client that waits in vain ends at its own deadline
         "latency_us",
         "carried_bytes",
     ),
+    timeout_s=120,
     needs="fi_pingpong",
     cost="seconds",
-    part=MachinePart.EFA,
     uses=(Resource.NETWORK,),
-    holds=lists_efa_devices,
 )
 def loopback(context: Context) -> Measurement:
     """Runs fi_pingpong on each device from this node to itself, with the data compared.

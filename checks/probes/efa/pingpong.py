@@ -6,10 +6,10 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from checks.check import Basis, CheckError, Context, Measurement, check, lists_efa_devices
+from checks.check import Basis, CheckError, Context, Measurement, lists_efa_devices
 from checks.exchange.exchange import ExchangeError, ask_notes, put_note
-from checks.model import MachinePart, Scope
 from checks.model_details import Contents
+from checks.probes.efa.devices import efa_check
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, late, provider, rates_of
 from checks.roster import Member
 
@@ -22,15 +22,13 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return (Contents("pairs", min(listed.count, max(1, int(basis.options.get("devices", 1))))),)
 
 
-@check(
+@efa_check(
     "efa.pingpong",
-    Scope.NODE,
+    ("provider", "pairs", "peers", "failures", "acks_missing", "rate_gbps", "latency_us"),
     timeout_s=90,
-    metrics=("provider", "pairs", "peers", "failures", "acks_missing", "rate_gbps", "latency_us"),
     needs="fi_pingpong, the neighbour's responder",
     cost="seconds",
     min_nodes=2,
-    part=MachinePart.EFA,
     serial=True,
     holds=holds,
 )

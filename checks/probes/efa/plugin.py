@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, check, lists
-from checks.model import MachinePart, Scope
+from checks.check import CheckError, Context, Measurement, lists
+from checks.probes.efa.devices import efa_check
 from checks.process import tool
 
 INSTALLED = Path("/opt/amazon/efa_installed_packages")
@@ -35,14 +35,12 @@ _LIBFABRIC = re.compile(r"^libfabric: (\d+\.\d+(?:\.\d+)?\S*)\s*$", re.MULTILINE
 ABSENT = "absent"
 
 
-@check(
+@efa_check(
     "efa.plugin",
-    Scope.NODE,
+    ("libfabric", "installer", "installer_number", "plugins", "plugin_numbers", "tuner", "nccl"),
     timeout_s=30,
-    metrics=("libfabric", "installer", "installer_number", "plugins", "plugin_numbers", "tuner", "nccl"),
     needs="fi_info, the installed files",
     cost="seconds",
-    part=MachinePart.EFA,
     holds=lists("plugins"),
 )
 def plugin(context: Context) -> Measurement:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from checks.check import CheckError, Context, Measurement, check
-from checks.model import MachinePart, Scope
+from checks.check import CheckError, Context, Measurement
 from checks.model_details import Contents
 from checks.probes import growth
-from checks.probes.infiniband.ports import Port, declared_ports, here
+from checks.probes.infiniband.ports import Port, declared_ports, here, port_check
 
 # The metric, the kernel's counter and its highest value; 0: a counter of the driver, of 64 bits.
 ERRORS: tuple[tuple[str, str, int], ...] = (
@@ -39,11 +38,9 @@ def first_look(context: Context) -> Mapping[str, object]:
     return {"ports": {port.name: dict(values_of(port)) for port in declared_ports(context)}}
 
 
-@check(
+@port_check(
     "ib.counters",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=(
+    (
         "ports",
         *(metric for metric, _, _ in ERRORS),
         "uncounted",
@@ -52,10 +49,7 @@ def first_look(context: Context) -> Mapping[str, object]:
         "ports_gone",
     ),
     events=(*(metric for metric, _, _ in ERRORS), "ports_gone"),
-    needs="/sys/class/infiniband",
-    part=MachinePart.INFINIBAND,
     before=first_look,
-    beside_job=True,
     holds=lambda basis: (Contents("ports", basis.instance.ib_ports if basis.instance else 1),),
 )
 def counters(context: Context) -> Measurement:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from checks.check import Basis, CheckError, Context, Measurement, check
+from checks.check import Basis, Body, Check, CheckError, Context, Measurement, check
 from checks.model import MachinePart, Scope, Value
 from checks.model_details import Contents
 from checks.probes.efa.devices import ACTIVE, AMAZON, INFINIBAND, parse_state
@@ -22,6 +23,12 @@ LINK_UP = 5  # enum ib_port_phys_state, IB_PORT_PHYS_STATE_LINK_UP
 # "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)"; a port that is down may say a rate as well.
 RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?) Gb/sec \(([0-9]+)X\b")
 NONE = "none"
+
+
+def port_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
+    """Makes a function a check of a node's InfiniBand or RoCE ports, which only reads what the kernel shows of them."""
+    usual: dict[str, Any] = {"timeout_s": 20, "needs": "/sys/class/infiniband", "beside_job": True}
+    return check(name, Scope.NODE, metrics=metrics, part=MachinePart.INFINIBAND, **usual, **more)
 
 
 @dataclass(frozen=True)
@@ -99,11 +106,9 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return (Contents("ports", basis.instance.ib_ports if basis.instance else 1, less="ports_missing"),)
 
 
-@check(
+@port_check(
     "ib.ports",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=(
+    (
         "ports",
         "ports_missing",
         "states",
@@ -114,9 +119,6 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
         "firmware",
         "mtu",
     ),
-    needs="/sys/class/infiniband",
-    part=MachinePart.INFINIBAND,
-    beside_job=True,
     holds=holds,
 )
 def ports(context: Context) -> Measurement:

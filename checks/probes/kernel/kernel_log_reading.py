@@ -15,30 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.check import Measurement
-from checks.explain.reading import (
-    CheckData,
-    Complete,
-    Garbled,
-    NotRecognised,
-    OutputKind,
-    Reading,
-    ReadOptions,
-)
+from checks.explain import reading
 from checks.facts.withheld_kernel_log import OWN_SOURCE
 from checks.model import Value
-from checks.probes.kernel import hardware, log_source, neuron_lines, sxid, xid
+from checks.probes.kernel import hardware, log_lines, log_source, neuron_lines, sxid, xid
 from checks.probes.kernel.log import Log
-from checks.probes.kernel.log_lines import (
-    FORM,
-    JITTER_S,
-    SINCE_BOOT_S,
-    UPTIME_S,
-    Event,
-    Find,
-    Line,
-    Now,
-    read_line,
-)
 from checks.probes.kernel.xid_catalogue import Since
 from checks.probes.kernel.xid_context import EventMark, XidContext, in_order
 
@@ -65,7 +46,7 @@ MORE_OF_IT = "Give the whole log of this boot (journalctl -k), or at least its l
 @dataclass(frozen=True)
 class _Family:
     check: str
-    find: Find
+    find: log_lines.Find
     measured: Callable[[Log], Measurement]
     decides_restarts: bool = False  # by itself: what a restart of the machine answers
     always: bool = True  # a machine of any kind has it
@@ -87,11 +68,11 @@ def detect(text: str) -> bool:
         _DRIVER.match(line.message) or (line.tagged and not _NUMBER.match(raw))
         for section in (lines[:LOOKED_AT], later)
         for raw in section
-        if (line := read_line(raw[:LINE_CHARACTERS], now)) is not None
+        if (line := log_lines.read_line(raw[:LINE_CHARACTERS], now)) is not None
     )
 
 
-def read(text: str, options: ReadOptions) -> Reading:
+def read(text: str, options: reading.ReadOptions) -> reading.Reading:
     """What the text tells. Raises NotRecognised, and Garbled where the kernel says nothing."""
     return _Explainer(_now()).read(text)
 
@@ -108,10 +89,10 @@ class LogExcerpt:
     _back: int = 0
     _out_of_order: int = 0
     _within_a_boot: int = 0
-    _last: dict[tuple[str, bool], Line] = field(default_factory=dict)
+    _last: dict[tuple[str, bool], log_lines.Line] = field(default_factory=dict)
     _spans: dict[bool, tuple[float, float]] = field(default_factory=dict)
 
-    def see(self, line: Line) -> None:
+    def see(self, line: log_lines.Line) -> None:
         """Reads the next line that has the form of a kernel line."""
         self.spoken = True
         if line.host:
@@ -122,12 +103,12 @@ class LogExcerpt:
         if line.age_s is None:
             return
         self._step(line, line.age_s)
-        newest, oldest = self._spans.get(line.age_s > SINCE_BOOT_S, (line.age_s, line.age_s))
-        self._spans[line.age_s > SINCE_BOOT_S] = min(newest, line.age_s), max(oldest, line.age_s)
+        newest, oldest = self._spans.get(line.age_s > log_lines.SINCE_BOOT_S, (line.age_s, line.age_s))
+        self._spans[line.age_s > log_lines.SINCE_BOOT_S] = min(newest, line.age_s), max(oldest, line.age_s)
 
-    def _step(self, line: Line, age_s: float) -> None:
+    def _step(self, line: log_lines.Line, age_s: float) -> None:
         """Counts how the timestamps change from line to line, for each machine and clock."""
-        since_boot = age_s > SINCE_BOOT_S
+        since_boot = age_s > log_lines.SINCE_BOOT_S
         last = self._last.get((line.host, since_boot))
         self._last[line.host, since_boot] = line
         if last is None or last.age_s is None or last.age_s == age_s:
@@ -137,22 +118,22 @@ class LogExcerpt:
             self._within_a_boot += since_boot and not _starts(last)
             return
         self._back += 1
-        restarted = _starts(line) or (since_boot and UPTIME_S - age_s <= FIRST_S)
-        self._out_of_order += age_s > last.age_s + JITTER_S and not restarted
+        restarted = _starts(line) or (since_boot and log_lines.UPTIME_S - age_s <= FIRST_S)
+        self._out_of_order += age_s > last.age_s + log_lines.JITTER_S and not restarted
 
     @property
     def newest_first(self) -> bool:
         """Whether every timestamp is earlier than the one before it, as `journalctl --reverse` prints them."""
         return self._back > 0 and self._onward == 0
 
-    def answers(self, start: Line) -> bool:
+    def answers(self, start: log_lines.Line) -> bool:
         """Whether a start of the kernel may settle what is above it, because the text is in the order of time.
 
         Timestamps since boot give no order between boots: the lines of some boot must show it.
         """
         if start.age_s is None or (self._out_of_order and not self.newest_first):
             return False
-        return start.age_s <= SINCE_BOOT_S or self._within_a_boot > 0
+        return start.age_s <= log_lines.SINCE_BOOT_S or self._within_a_boot > 0
 
     @property
     def covers_s(self) -> float | None:
@@ -171,19 +152,19 @@ class LogExcerpt:
 
     def _begins_at_boot(self) -> bool:
         _, oldest = self._spans.get(True, (0.0, 0.0))
-        return self.started or (self.first_record is None and UPTIME_S - oldest <= FIRST_S)
+        return self.started or (self.first_record is None and log_lines.UPTIME_S - oldest <= FIRST_S)
 
 
 @dataclass
 class _Explainer:
     """Reads one text."""
 
-    now: Now
+    now: log_lines.Now
     excerpt: LogExcerpt = field(default_factory=LogExcerpt)
     doubts: dict[str, str] = field(default_factory=dict)
     records: list[int] = field(default_factory=list)
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> reading.Reading:
         """The reading. Raises NotRecognised, Garbled."""
         raw = text.splitlines()
         lines = [line for number, raw_line in enumerate(raw, 1) for line in self._line(number, raw_line)]
@@ -201,10 +182,10 @@ class _Explainer:
         understood = (
             number
             for number, raw_line in enumerate(raw, 1)
-            if FORM.match(raw_line) and _AGENT not in raw_line
+            if log_lines.FORM.match(raw_line) and _AGENT not in raw_line
         )
-        return Reading(
-            OutputKind.KERNEL_LOG,
+        return reading.Reading(
+            reading.OutputKind.KERNEL_LOG,
             f"kernel log, {len(raw)} lines{over}",
             results,
             tuple(self._unread(text)),
@@ -213,17 +194,17 @@ class _Explainer:
             understood=frozenset(understood),
         )
 
-    def _refuse(self, raw: Sequence[str], lines: Sequence[Line]) -> None:
+    def _refuse(self, raw: Sequence[str], lines: Sequence[log_lines.Line]) -> None:
         """Says why a text in which the kernel says nothing is not judged. Raises NotRecognised, Garbled."""
         if 2 * sum("\0" in text for text in raw) > len(raw):
-            raise Garbled("most lines have zero bytes, so the file is not text")
+            raise reading.Garbled("most lines have zero bytes, so the file is not text")
         if lines:
-            raise Garbled(
+            raise reading.Garbled(
                 "no line is proven to come from the kernel, and a log without kernel lines does not show a healthy machine"
             )
-        raise NotRecognised("the text has no line in the form of a kernel log")
+        raise reading.NotRecognised("the text has no line in the form of a kernel log")
 
-    def _put_in_order(self, lines: list[Line]) -> tuple[str, ...]:
+    def _put_in_order(self, lines: list[log_lines.Line]) -> tuple[str, ...]:
         """Turns a text round that begins with its newest line, and drops the starts of the kernel that answer nothing, because
         the text's own order is in doubt. Returns what that leaves unknown.
         """
@@ -239,9 +220,9 @@ class _Explainer:
             f"kernel.xid restarts: {reason}; the lines are read as they stand, and restarts repair no earlier fault",
         )
 
-    def _line(self, number: int, raw: str) -> list[Line]:
+    def _line(self, number: int, raw: str) -> list[log_lines.Line]:
         """The kernel's line in one of the text, or none. Its record is counted here, because `_put_in_order` drops lines."""
-        line = read_line(raw[:LINE_CHARACTERS].replace("\0", ""), self.now)
+        line = log_lines.read_line(raw[:LINE_CHARACTERS].replace("\0", ""), self.now)
         if "\0" in raw:
             self._doubt("zero", f"line {number} has a zero byte: the text at that place is lost")
         if len(raw) > LINE_CHARACTERS:
@@ -258,7 +239,7 @@ class _Explainer:
             self._doubt("within", f"line {number} has {doubt}")
         return [replace(line, number=number, record=None)]
 
-    def _result_of(self, family: _Family, lines: list[Line]) -> CheckData | None:
+    def _result_of(self, family: _Family, lines: list[log_lines.Line]) -> reading.CheckData | None:
         reader = log_source.Reader(family.find, self.now, math.inf)
         reader.take(lines)
         reader.lost += _gaps(self.records)
@@ -278,7 +259,7 @@ class _Explainer:
         covers_s = self.excerpt.covers_s
         if covers_s is not None and not self.excerpt.left_out():  # what is missing is said once, of the text
             metrics["covers_s"] = covers_s
-        return CheckData(family.check, metrics, measured.lines, measured.evidence)
+        return reading.CheckData(family.check, metrics, measured.lines, measured.evidence)
 
     def _unread(self, text: str) -> Iterator[str]:
         if not text.endswith("\n"):
@@ -287,10 +268,10 @@ class _Explainer:
         yield from self.doubts.values()
 
     def _doubt(self, about: str, doubt: str, complete: bool = False) -> None:
-        self.doubts.setdefault(about, Complete(doubt) if complete else doubt)
+        self.doubts.setdefault(about, reading.Complete(doubt) if complete else doubt)
 
 
-def boots_apart(log: Log, lines: Iterable[Line], newest_first: bool) -> Log:
+def boots_apart(log: Log, lines: Iterable[log_lines.Line], newest_first: bool) -> Log:
     """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
     by a restart is a fault of an earlier boot for the other checks too.
     """
@@ -302,7 +283,7 @@ def boots_apart(log: Log, lines: Iterable[Line], newest_first: bool) -> Log:
     ordered = in_order(together)
     company = XidContext(ordered)
     closed = {id(entry.event) for entry in ordered if company.since(entry) is Since.REBOOTED}
-    this_boot, earlier = list[Event](), list[Event]()
+    this_boot, earlier = list[log_lines.Event](), list[log_lines.Event]()
     for event in log.this_boot:
         (earlier if id(event) in closed else this_boot).append(event)
     return replace(log, this_boot=tuple(this_boot), earlier_boot=(*log.earlier_boot, *earlier))
@@ -314,14 +295,14 @@ def _gaps(records: Sequence[int]) -> int:
     return sum(max(after - before - 1, 1) for before, after in pairs if after != before + 1)
 
 
-def _starts(line: Line) -> bool:
+def _starts(line: log_lines.Line) -> bool:
     return line.message.startswith(log_source.START) and not line.facility
 
 
-def _speaks(line: Line) -> bool:
+def _speaks(line: log_lines.Line) -> bool:
     return line.tagged or bool(_DRIVER.match(line.message))
 
 
-def _now() -> Now:
+def _now() -> log_lines.Now:
     """The text says when, not how long ago: nothing in it is too old, and stamps since boot must not lie ahead."""
-    return Now(UPTIME_S, time.time())
+    return log_lines.Now(log_lines.UPTIME_S, time.time())

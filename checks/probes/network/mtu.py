@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import CheckError, Context, Measurement
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import PING_BYTES, ExchangeError, connection
 from checks.exchange.secret_key import Access
-from checks.model import Scope
 from checks.model_details import Contents
 from checks.probes.network.counters import interface_of, mtu_of
+from checks.probes.network.reachability import peers_check
 from checks.roster import Member
 
 # struct tcp_info of linux/tcp.h: 8 bytes, then words of 32 bits.
@@ -29,21 +29,10 @@ SEGMENTS = 3
 SIDE_BY_SIDE = 32
 
 
-@check(
+@peers_check(
     "network.mtu",
-    Scope.NODE,
+    ("peers", "failures", "interface_mtu_bytes", "path_mtu_bytes", "full_size_lost", "narrowed_bytes"),
     timeout_s=30,
-    metrics=(
-        "peers",
-        "failures",
-        "interface_mtu_bytes",
-        "path_mtu_bytes",
-        "full_size_lost",
-        "narrowed_bytes",
-    ),
-    needs="the peers' responders",
-    min_nodes=2,
-    serial=True,
     holds=lambda basis: (Contents("peers", basis.declared.nodes - 1),),
 )
 def mtu(context: Context) -> Measurement:

@@ -6,12 +6,13 @@ network.reachability finds out whether every peer answers. network.pairs measure
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import Body, Check, CheckError, Context, Measurement, check
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import CHUNK_BYTES, PING_BYTES, ExchangeError, ask, connection
 from checks.exchange.secret_key import Access
@@ -25,15 +26,14 @@ RETRY_S = 0.1
 ATTEMPT_S = 3.0
 
 
-@check(
-    "network.pairs",
-    Scope.NODE,
-    timeout_s=60,
-    metrics=("peers", "failures", "latency_us", "bandwidth_gbps"),
-    needs="the peers' responders",
-    cost="seconds",
-    min_nodes=2,
-    serial=True,
+def peers_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
+    """Makes a function a check of a node's paths to its peers."""
+    needs = "the peers' responders"
+    return check(name, Scope.NODE, metrics=metrics, needs=needs, min_nodes=2, serial=True, **more)
+
+
+@peers_check(
+    "network.pairs", ("peers", "failures", "latency_us", "bandwidth_gbps"), timeout_s=60, cost="seconds"
 )
 def pairs(context: Context) -> Measurement:
     """Measures latency and bandwidth from this host to its peers over TCP: to all of a few, to a spread of many.
@@ -139,15 +139,11 @@ def _stream(peer: Member, access: Access, size: int, timeout_s: float) -> float:
     return timed / seconds / 1e9
 
 
-@check(
+@peers_check(
     "network.reachability",
-    Scope.NODE,
+    ("peers", "failures", "refused", "connect_ms", "other_catalogues", "rendezvous"),
     timeout_s=30,
-    metrics=("peers", "failures", "refused", "connect_ms", "other_catalogues", "rendezvous"),
-    needs="the peers' responders",
     cost="seconds",
-    min_nodes=2,
-    serial=True,
 )
 def reachability(context: Context) -> Measurement:
     """Reaches every peer on a high port, and the first node on the rendezvous port.

@@ -32,18 +32,13 @@ def lines_of(gate_id: str, attempt: str, node: str, report: bytes, path: str = "
     With `path` the lines are another file than the node's report, and say which one.
     """
     text = base64.b64encode(gzip.compress(report, mtime=0)).decode()
+    whose = {"gate_id": gate_id, "attempt": attempt, "node": node}
+    if path:
+        whose["path"] = path
     pieces = [text[begin : begin + PART_CHARACTERS] for begin in range(0, len(text), PART_CHARACTERS)]
     for number, data in enumerate(pieces, 1):
-        path_field = {"path": path} if path else {}
-        head = {
-            "gate_id": gate_id,
-            "attempt": attempt,
-            "node": node,
-            **path_field,
-            "part": number,
-            "parts": len(pieces),
-        }
-        yield f"{LINE_PREFIX} {json.dumps({**head, 'data': data}, separators=(',', ':'))}"
+        piece = {"part": number, "parts": len(pieces), "data": data}
+        yield f"{LINE_PREFIX} {json.dumps({**whose, **piece}, separators=(',', ':'))}"
 
 
 class LogFiles:

@@ -27,17 +27,10 @@ PHASES: Mapping[str, JobState] = {
 # status.reason of a pod that failed. Any other word: its container ended badly.
 TROUBLES: Mapping[str, Trouble] = {
     "DeadlineExceeded": Trouble.MAX_RUNTIME,
-    "Evicted": Trouble.SERVICE,
-    "NodeLost": Trouble.SERVICE,
-    "NodeShutdown": Trouble.SERVICE,
-    "Shutdown": Trouble.SERVICE,
-    "Terminated": Trouble.SERVICE,
+    **dict.fromkeys(("Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"), Trouble.SERVICE),
     "UnexpectedAdmissionError": Trouble.SERVICE,
     "Preempting": Trouble.STOPPED,
-    "NodeAffinity": Trouble.CONFIGURATION,
-    "NodePorts": Trouble.CONFIGURATION,
-    "PodOSNotSupported": Trouble.CONFIGURATION,
-    "AppArmor": Trouble.CONFIGURATION,
+    **dict.fromkeys(("NodeAffinity", "NodePorts", "PodOSNotSupported", "AppArmor"), Trouble.CONFIGURATION),
 }
 # "OutOf" and a resource, "OutOfcpu" as well as "OutOfvpc.amazonaws.com/efa": the node had less of it left than the scheduler believed
 # (pkg/kubelet/lifecycle/predicate.go).
@@ -50,18 +43,19 @@ RUNTIME_FAILS = "RunContainerError"
 RUNTIME_ENDS = ("StartError", "ContainerCannotRun")
 MAY_PASS = frozenset(
     (
-        *("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"),
-        *("CreateContainerError", "SignatureValidationFailed"),
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "CreateContainerError",
+        "SignatureValidationFailed",
     )
 )
 # Conditions of workloads that hold (status "True"), first one first: of Jobs, of PyTorchJobs and of HyperPodPyTorchJobs.
 CONDITIONS: Mapping[str, JobState] = {
-    "Complete": JobState.SUCCEEDED,
-    "Completed": JobState.SUCCEEDED,
-    "Succeeded": JobState.SUCCEEDED,
+    **dict.fromkeys(("Complete", "Completed", "Succeeded"), JobState.SUCCEEDED),
     "Failed": JobState.FAILED,
-    "Suspended": JobState.PENDING,
-    "Restarting": JobState.PENDING,
+    **dict.fromkeys(("Suspended", "Restarting"), JobState.PENDING),
 }
 # Why a Job failed. BackoffLimitExceeded and PodFailurePolicy: its pods say it.
 JOB_TROUBLES: Mapping[str, Trouble] = {

@@ -23,18 +23,8 @@ from functools import cache
 from pathlib import Path
 
 from checks.exchange import secret_key
+from tasks.launchers import job_rules
 from tasks.launchers.base import FAILED_NODE_GRACE_S, JobSpec, LaunchRejected, Placement, Plan, Request, Work
-from tasks.launchers.job_rules import (
-    PASSED,
-    agent_arguments,
-    filled,
-    passed_nodes,
-    require_end,
-    require_files,
-    require_name,
-    require_no_request,
-    require_variables,
-)
 from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.slurm.options import FOLDER, SlurmOptions
 
@@ -98,17 +88,21 @@ def script_of(job: JobSpec, folder: Path, options: SlurmOptions, lines: tuple[st
 def agent_words(job: JobSpec, folder: Path) -> tuple[str, ...]:
     """The arguments of the agent on each node."""
     bundle = ("--bundle", str(folder / "in" / "bundle.json"))
-    arguments = agent_arguments(job, bundle, (str(folder / "in" / PASSED),))
+    arguments = job_rules.agent_arguments(job, bundle, (str(folder / "in" / job_rules.PASSED),))
     if job.work is Work.CHECK:
         return arguments
     command = job.command if job.work is Work.COMMAND else job.training
-    return (*arguments, "--", *filled(command, {"{job}": str(folder / "in"), "{out}": str(folder / "out")}))
+    return (
+        *arguments,
+        "--",
+        *job_rules.filled(command, {"{job}": str(folder / "in"), "{out}": str(folder / "out")}),
+    )
 
 
 def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
     seconds = job.max_runtime_s + options.grace_s + BACKSTOP_S
     pins = Placement(options.placement) is Placement.PINNED and job.work is Work.CONFIRM
-    pinned = [node.name for node in passed_nodes(job)] if pins else []
+    pinned = [node.name for node in job_rules.passed_nodes(job)] if pins else []
     comment = ",".join(COMMENT.sub("-", f"{key}={value}") for key, value in job.tags.items())
     values = {
         "job-name": job.name,
@@ -181,13 +175,13 @@ def _body() -> str:
 
 
 def _require_possible(job: JobSpec) -> None:
-    require_name(job, JOB_NAME, "Use lower case and dashes.")
-    require_end(job)
-    require_no_request(job, "Slurm's options are in [cluster.options].")
+    job_rules.require_name(job, JOB_NAME, "Use lower case and dashes.")
+    job_rules.require_end(job)
+    job_rules.require_no_request(job, "Slurm's options are in [cluster.options].")
     for node in job.exclude:
         if not re.fullmatch(NODE, node):
             raise LaunchRejected(
                 f"{job.name}: {node!r:.80} cannot be the name of a node that it must not get."
             )
-    require_files(job, OWN_FILES)
-    require_variables(job, RESERVED, KNOBS, RESERVED_NAMES, "Slurm, a shell or the gate's agent")
+    job_rules.require_files(job, OWN_FILES)
+    job_rules.require_variables(job, RESERVED, KNOBS, RESERVED_NAMES, "Slurm, a shell or the gate's agent")

@@ -119,17 +119,8 @@ def _ask_nodes(
 ) -> tuple[SlurmReply, dict[str, str]]:
     """What srun said, and what each node answered. Raises EngineUnavailable."""
     size = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--immediate={FREE_S}")
-    done = commands.run(
-        "srun",
-        *size,
-        "--chdir=/",
-        "--job-name=prelaunch-look",
-        *where,
-        "/bin/sh",
-        "-c",
-        ASK,
-        timeout_s=seconds,
-    )
+    options = (*size, "--chdir=/", "--job-name=prelaunch-look", *where)
+    done = commands.run("srun", *options, "/bin/sh", "-c", ASK, timeout_s=seconds)
     fields = (line.split(" ", 2) for line in done.out.splitlines() if line.startswith("prelaunch-node "))
     return done, {field[1]: "".join(field[2:]).strip() for field in fields}
 

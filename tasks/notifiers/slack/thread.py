@@ -116,16 +116,8 @@ class SlackRun:
     def ask(self, channel: str, key: str, message: Message) -> None:
         """Remember the message with the question, so that the process that gets the answer can remove its buttons."""
         blocks = json.dumps(without_question(message.blocks))
-        self.keep(
-            replace(
-                self.record,
-                state=ThreadState.ASKING,
-                key=key,
-                asked=channel,
-                text=message.text,
-                blocks=blocks,
-            )
-        )
+        asking = replace(self.record, key=key, asked=channel, text=message.text, blocks=blocks)
+        self.keep(replace(asking, state=ThreadState.ASKING))
 
     def answer(self, answer: AnswerLine) -> None:
         """If its question is open, remove the buttons, and post who decided and why to the thread. Raises NotifyError, StoreError.

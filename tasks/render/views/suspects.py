@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from checks.culprit.matrix import Better, Decoded, Entity, Matrix, MatrixAnswer, Suspect
 from checks.judge.culprits import wording
-from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.culprits.pattern_findings import MatrixReading
 from tasks.text.inert import one_line
 from tasks.text.tables import Table, counted, table
@@ -35,11 +34,6 @@ def of_readings(readings: Sequence[MatrixReading]) -> tuple[DecodedMatrix, ...]:
         DecodedMatrix(item.check, f"{item.matrix.metric} {item.matrix.span.value}", item.matrix, item.decoded)
         for item in readings
     )
-
-
-def of_told(tables: Sequence[DecodedTable]) -> tuple[DecodedMatrix, ...]:
-    """The matrices of another tool's text."""
-    return tuple(DecodedMatrix("matrix", t.table.name, t.table.matrix, t.decoded) for t in tables)
 
 
 def suspects_table(matrices: Sequence[DecodedMatrix], most: int = MOST_ROWS) -> Table:

@@ -14,17 +14,9 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Profile
 from checks.value_types import age_text, listed_names
 from tasks.machines.base import Holder
 from tasks.remediation.model import Act
+from tasks.render import trend_text
 from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
-from tasks.render.trend_text import (
-    budget_text,
-    course_line,
-    course_text,
-    moved_document,
-    moved_text,
-    still,
-    worse_words,
-)
 from tasks.reports.fleet.fleet import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, findings_line, is_missing
@@ -77,15 +69,15 @@ def answer_line(fleet: Fleet) -> str:
 def moved_line(fleet: Fleet) -> str:
     """What all machines do, or reach together; "" if nothing moved."""
     groups = [
-        f"{name}: {courses[0].check} {courses[0].what} {course_text(courses[0])}."
+        f"{name}: {courses[0].check} {courses[0].what} {trend_text.course_text(courses[0])}."
         for name, courses in fleet.groups.items()
     ]
-    return " ".join([*filter(None, [moved_text(fleet.trend)]), *groups[:3]])
+    return " ".join([*filter(None, [trend_text.moved_text(fleet.trend)]), *groups[:3]])
 
 
 def budget_line(fleet: Fleet) -> str:
     """How often a healthy machine is named; "" where no number has enough gates to be compared."""
-    return budget_text(fleet.trend) if fleet.trend.series else ""
+    return trend_text.budget_text(fleet.trend) if fleet.trend.series else ""
 
 
 def advice_lines(nodes: Sequence[FleetNode]) -> list[str]:
@@ -145,14 +137,14 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
     sections = {
         "Open findings": open_words(node),
         "What to do": advice_lines([node]),
-        "Gets worse": few(worse_words(trend)),
+        "Gets worse": few(trend_text.worse_words(trend)),
         "Changed": [change_words(change) for change in reversed(trend.changes[-LIMIT:])],
         "Acts": [line for act in reversed(node.acts) for line in (act_words(act), *_act_details(act))],
         "Engine": [engine_text(node), *_engine_details(node)] if engine else [],
         "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-LIMIT:])],
         "Numbers": [
             f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared",
-            *few([course_line(course) for course in still(trend.courses)]),
+            *few([trend_text.course_line(course) for course in trend_text.still(trend.courses)]),
         ],
     }
     yield from ((title, lines) for title, lines in sections.items() if lines)
@@ -170,7 +162,7 @@ def fleet_document(fleet: Fleet, whole: bool = False) -> dict[str, object]:
         "replaced": [node_document(node, whole) for node in fleet.replaced],
         "unseen": [node_document(node) for node in fleet.unseen],
         "untested": [node_document(node) for node in fleet.untested],
-        "moved": moved_document(fleet.trend),
+        "moved": trend_text.moved_document(fleet.trend),
         "groups": {name: plain(courses) for name, courses in fleet.groups.items()},
         "series": fleet.trend.series,
         "gates": fleet.gates,
@@ -213,7 +205,7 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
 
 def state_line(node: FleetNode) -> str:
     """ "condemned; proven 9 d ago by gate g (deep); FAIL ..."."""
-    more = open_words(node) or worse_words(node.trend)
+    more = open_words(node) or trend_text.worse_words(node.trend)
     return "; ".join([state_words(node), *more[:1]])
 
 
@@ -371,7 +363,7 @@ def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
         proof_words(node),
         strip(node) or NONE,
         _first([_open_cell(some) for some in groups]),
-        _first([one_line(line, 100) for line in worse_words(node.trend)]),
+        _first([one_line(line, 100) for line in trend_text.worse_words(node.trend)]),
         one_line(change_words(node.trend.changes[-1]), 80) if node.trend.changes else NONE,
         one_line(engine_text(node), 100) if fleet.has_reply else NONE,
     )

@@ -21,15 +21,7 @@ from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.launchers.base import PreflightCheck, PreflightResult
-from tasks.store.layout import (
-    POLICY_FILE,
-    REPORT_FILE,
-    REQUEST_FILE,
-    VERDICT_FILE,
-    outcome_key,
-    preflight_key,
-    record_key,
-)
+from tasks.store import layout
 from tasks.store.records import VERDICT_BYTES, Record, load
 from tasks.text.inert import one_line
 
@@ -56,20 +48,20 @@ class KeptBeside:
 
 def kept_beside(path: str, data: bytes) -> KeptBeside | None:
     """What lies beside the report at `path` with the content `data`; None where no verdict lies there, or one of another file."""
-    folder, is_report = Path(path).parent, Path(path).name == REPORT_FILE
+    folder, is_report = Path(path).parent, Path(path).name == layout.REPORT_FILE
     try:
-        if not (folder / VERDICT_FILE).is_file():
+        if not (folder / layout.VERDICT_FILE).is_file():
             return None
-        with (folder / VERDICT_FILE).open("rb") as file:
+        with (folder / layout.VERDICT_FILE).open("rb") as file:
             written = file.read(VERDICT_BYTES + 1)
         verdict = load(written)
     except (DecodeError, OSError, ValueError) as error:
-        text = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
+        text = f"{layout.VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
         return KeptBeside(None, text) if is_report else None
     if verdict.digests.report != digest(data):
-        text = f"{VERDICT_FILE} beside the report was made from another report"
+        text = f"{layout.VERDICT_FILE} beside the report was made from another report"
         return KeptBeside(None, text) if is_report else None
-    record = _table(folder.parent.parent / record_key(folder.name))
+    record = _table(folder.parent.parent / layout.record_key(folder.name))
     name = (
         _name_in(record, "gate") or _name_in(record, "cluster") or _name_in(outcome_beside(folder), "cluster")
     )
@@ -89,14 +81,14 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
 
 def outcome_beside(folder: Path) -> dict[str, object] | None:
     """What outcome.json in the gate's folder says, as it is; {} where it cannot be read, None where it is not there."""
-    path = folder / Path(outcome_key(folder.name)).name
+    path = folder / Path(layout.outcome_key(folder.name)).name
     return _table(path) if path.is_file() else None
 
 
 def _doubts_beside(folder: Path) -> tuple[str, ...]:
     """What the preflight of the gate warned of: it may explain what the checks found. () where that is not kept, or cannot be read."""
     of_gate = folder.parent.parent  # of the report of one attempt
-    for path in (base / Path(preflight_key("")).name for base in (folder, of_gate)):
+    for path in (base / Path(layout.preflight_key("")).name for base in (folder, of_gate)):
         try:
             if path.is_file():
                 with path.open("rb") as file:
@@ -117,7 +109,7 @@ def doubts_in(data: bytes) -> tuple[str, ...]:
 
 def requested_launch(folder: Path) -> bool:
     """Whether the gate was to start a training, as request.json in its folder says; False where nobody knows."""
-    return _table(folder / REQUEST_FILE).get("launch") is True
+    return _table(folder / layout.REQUEST_FILE).get("launch") is True
 
 
 def _table(path: Path) -> dict[str, object]:
@@ -180,9 +172,11 @@ def own_decision_json(record: KeptBeside, now: Verdict, reason: str) -> dict[str
 def _candidates(folder: Path) -> Iterator[Path]:
     """Where the gate's own policy may be."""
     of_gate = folder.parent.parent  # of the report of one attempt
-    yield from (base / POLICY_FILE for base in (folder, of_gate) if (base / POLICY_FILE).is_file())
+    yield from (
+        base / layout.POLICY_FILE for base in (folder, of_gate) if (base / layout.POLICY_FILE).is_file()
+    )
     try:
-        gate_file = Path(str(_table(folder / REQUEST_FILE)["gate_file"]))
+        gate_file = Path(str(_table(folder / layout.REQUEST_FILE)["gate_file"]))
         with gate_file.open("rb") as file:
             table = tomllib.loads(file.read(FILE_BYTES).decode("utf-8"))
         yield (gate_file.parent / str(table["policy"]["file"])).resolve()

@@ -22,7 +22,8 @@ class Noise:
     `hiccup`: how often a test of good parts is bad. `sensitivity`: how often a bad part's test is. `spread`: the standard
     deviation of the logarithm of good values. `tail`: of heavy-tailed delay on top, in parts of a good test's time.
     `spell`: how many rounds a bad part stays bad at a time (0: each test by itself). `congestion`: how often a round
-    begins one, `lasting` that many rounds on average; it covers an eighth of the nodes, or one `leaf` of so many nodes.
+    begins one, `lasting` that many rounds on average; it covers an eighth of the nodes, or one `leaf` of so many nodes. `each`: every
+    leaf has such times of its own.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Noise:
     congestion: float = 0.0
     lasting: float = 4.0
     leaf: int = 0
+    each: bool = False
 
 
 CALM = Noise("calm", hiccup=0.005, sensitivity=0.9, spread=0.03)
@@ -113,6 +115,7 @@ class Weather:
     nodes: int
     rng: random.Random
     covered: list[range]
+    own: range = range(0)
 
     def over(self, when: int) -> range:
         """The nodes that are covered in round `when`; tests that leave them or enter them are slowed, half of the time."""
@@ -126,6 +129,8 @@ class Weather:
             return last
         if self.rng.random() >= self.noise.congestion:
             return range(0)
+        if self.own:
+            return self.own
         if self.noise.leaf:
             first = self.rng.randrange(self.nodes // self.noise.leaf) * self.noise.leaf
             return range(first, first + self.noise.leaf)

@@ -44,10 +44,12 @@ class PairWorld:
         return replace(self.noise, leaf=min(LEAF, nodes // 2)) if self.noise.leaf else self.noise
 
 
-def congested(share: float, lasting: float = 20.0) -> Noise:
-    """A leaf is congested for this share of the time, in bursts of `lasting` rounds."""
+def congested(share: float, lasting: float = 20.0, each: bool = False) -> Noise:
+    """A leaf is congested for this share of the time, in bursts of `lasting` rounds; or `each` of them."""
     begins = share / (1.0 - share) / lasting
-    return replace(CALM, name=f"congested {share:.0%}", congestion=begins, lasting=lasting, leaf=LEAF)
+    return replace(
+        CALM, name=f"congested {share:.0%}", congestion=begins, lasting=lasting, leaf=LEAF, each=each
+    )
 
 
 def node(factor: float | None, rate: float | None = 1.0, way: Direction = Direction.BOTH) -> Maker:
@@ -64,6 +66,12 @@ def _leaf_switch(draw: Draw) -> tuple[Fault, ...]:
     size = min(LEAF, draw.nodes // 2)
     first = draw.order[0] // size * size
     return (Fault(Entity.SWITCH, tuple(range(first, first + size)), factor=0.5, rate=1.0),)
+
+
+def _uplink(draw: Draw) -> tuple[Fault, ...]:
+    """One of four uplinks of a leaf, over which it spreads its flows."""
+    (switch,) = _leaf_switch(draw)
+    return (replace(switch, factor=0.2, rate=0.25, way=Direction.OUT),)
 
 
 def _elsewhere(draw: Draw, away: tuple[Fault, ...]) -> int:
@@ -99,6 +107,9 @@ WORLDS: tuple[PairWorld, ...] = (
     PairWorld("bursty", BURSTY, healthy=True),
     PairWorld("leaf congested 2 %", CONGESTED, healthy=True),
     PairWorld("leaf congested 17 %", CROWDED, healthy=True),
+    PairWorld("each leaf congested 2 %", congested(0.02, each=True), healthy=True),
+    PairWorld("each leaf congested 5 %", congested(0.05, each=True), healthy=True),
+    PairWorld("each leaf congested 17 %", congested(0.17, each=True), healthy=True),
     PairWorld("collisions 5 %", CALM, healthy=True, slow_paths=0.05),
     PairWorld("collisions 15 %", CALM, healthy=True, slow_paths=0.15),
     PairWorld("oversubscribed 2:1", CALM, healthy=True, far_factor=0.5),
@@ -116,6 +127,7 @@ WORLDS: tuple[PairWorld, ...] = (
     PairWorld("dead, slow, 2 links", CALM, _dead_slow_links),
     PairWorld("switch", CALM, _leaf_switch),
     PairWorld("switch and a node", CALM, _mixture(_leaf_switch)),
+    PairWorld("one uplink of four, one way", CALM, _uplink),
     PairWorld("slow 50 %, congested 17 %", CROWDED, node(0.5)),
     PairWorld("slow 50 %, collisions 5 %", CALM, node(0.5), slow_paths=0.05),
     PairWorld("slow 50 %, oversubscribed", CALM, node(0.5), far_factor=0.5),

@@ -22,7 +22,9 @@ class World:
         self.cluster, self.noise, self.rng = cluster, noise, rng
         self.rounds = 0
         self.seconds = 0.0  # the processor's time for the simulation itself
-        self.weather = Weather(noise, cluster.nodes, random.Random(rng.random()), [])
+        leaves = range(0, cluster.nodes, noise.leaf) if noise.each else ()
+        own = [range(first, first + noise.leaf) for first in leaves] or [range(0)]
+        self.weather = [Weather(noise, cluster.nodes, random.Random(rng.random()), [], leaf) for leaf in own]
         self.spells = [self._spells(fault) for fault in cluster.faults]
 
     def _spells(self, fault: Fault) -> Callable[[int], bool]:
@@ -49,11 +51,12 @@ class World:
 
     def _congest(self, plan: Plan, values: list[float | None]) -> None:
         for when in range(len(plan.starts)) if self.noise.congestion else ():
-            covered = self.weather.over(self.rounds + when)
+            covered = [now for weather in self.weather if (now := weather.over(self.rounds + when))]
             for test in plan.tests_of(when) if covered else ():
                 a, b, _ = plan.duels[test // 2]
                 value = values[test]
-                if value and (a in covered) != (b in covered) and self.rng.random() < CONGESTED:
+                leaves = any((a in leaf) != (b in leaf) for leaf in covered)
+                if value and leaves and self.rng.random() < CONGESTED:
                     values[test] = noises.slowed(value, self.rng)
 
     def _route(self, plan: Plan, values: list[float | None]) -> None:

@@ -243,7 +243,9 @@ def _pairs(
     found = tuple(replace(node, identity={"boot_id": hosts.get(node.name, "")}) for node in report.nodes)
     line = local_policy().checks["collective.pairs"]
     policy = replace(POLICY, checks={"collective.pairs": line}, max_unfit_fraction=0.25)
-    judged = judge_ranks(replace(report, nodes=found), {"collective.pairs": rows}, policy, FACTS)
+    judged = judge_ranks(replace(report, nodes=found), {"collective.pairs": rows}, policy, FACTS)[0]
+    # What is no proof has no probability.
+    assert not any("probability" in one.message and "no proof" in one.message for one in judged)
     return [f"{one.subject} {one.level.value} {one.cause.value}" for one in judged if one.level is Level.FAIL]
 
 

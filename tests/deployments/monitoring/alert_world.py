@@ -242,10 +242,9 @@ class World:
 
     def firing(self) -> set[str]:
         """The alerts that fire now, but for the heartbeat, as "name/job or family/node"."""
-        return {
-            "/".join(one["metric"].get(label, "") for label in ("alertname", "job", "node"))
-            for one in self.query('ALERTS{alertstate="firing", alertname!="PrelaunchHeartbeat"}')
-        }
+        query = 'ALERTS{alertstate="firing", alertname!="PrelaunchHeartbeat"}'
+        metrics = [one["metric"] for one in self.query(query)]
+        return {"/".join(one.get(label, "") for label in ("alertname", "job", "node")) for one in metrics}
 
     def first_fired(self, alert: str, since: float, **labels: str) -> float:
         """Seconds from a time until the alert fired, by the times of Prometheus' own samples."""
@@ -257,12 +256,9 @@ class World:
 
     def told(self, receiver: str, alert: str, **labels: str) -> bool:
         """Whether the webhook got the alert."""
-        return any(
-            one["labels"].items() >= {"alertname": alert, **labels}.items() and one["status"] == "firing"
-            for path, body in self.hook.posted
-            if path == f"/{receiver}"
-            for one in body["alerts"]
-        )
+        bodies = [body for path, body in self.hook.posted if path == f"/{receiver}"]
+        firing = [one for body in bodies for one in body["alerts"] if one["status"] == "firing"]
+        return any(one["labels"].items() >= {"alertname": alert, **labels}.items() for one in firing)
 
     def __enter__(self) -> World:
         self.hook = Webhook(self.port["hook"])

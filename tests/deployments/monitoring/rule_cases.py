@@ -109,9 +109,8 @@ class Situation:
 
 def gone(*patterns: str) -> Series:
     """The healthy cluster without the series that match."""
-    return {
-        key: values for key, values in HEALTHY.items() if not any(re.search(one, key) for one in patterns)
-    }
+    lost = {key for key in HEALTHY if any(re.search(one, key) for one in patterns)}
+    return {key: values for key, values in HEALTHY.items() if key not in lost}
 
 
 def changed(*patterns: str, values: str) -> Series:
@@ -181,11 +180,8 @@ SAGEMAKERS = {
 }
 DECLARED = {f'prelaunch_declared_node{{cluster="c",node="n9",{STORE}}}': ON}
 HARDWARE = {OPEN % ("HARDWARE", WATCH0): ON}
-TEXTFILE_1 = {
-    key: value
-    for key, value in changed("mtime.*n1", values=OLD).items()
-    if "watch_interval" not in key or "n1" not in key
-}
+AGED = changed("mtime.*n1", values=OLD)
+TEXTFILE_1 = {key: value for key, value in AGED.items() if "watch_interval" not in key or "n1" not in key}
 UNREADABLE = {f"prelaunch_store_readable{{{STORE}}}": OFF}
 
 SITUATIONS = (

@@ -55,9 +55,8 @@ def test_prometheus_takes_the_configuration(tmp_path: Path, settings: Monitoring
     done = promtool("check", "config", file)
     file.write_text(file.read_text().replace("scrape_interval:", "scrape_intervall:"))
 
-    assert (0, 1) == (done.returncode, promtool("check", "config", file).returncode), (
-        done.stdout + done.stderr
-    )
+    broken = promtool("check", "config", file)
+    assert (0, 1) == (done.returncode, broken.returncode), done.stdout + done.stderr
     assert f"{len(ALERTS)} rules found" in done.stdout
 
 
@@ -124,9 +123,8 @@ def test_the_units_start_commands_that_exist() -> None:
     """With options that the programs have."""
     units = (unit(name, SHIPPED) for name in ("prelaunch-watch", "prelaunch-exporter"))
     [watch], [exporter] = (found["ExecStart"] for found in units)
-    words = re.sub(
-        r"\$\{(\w+)\}", lambda match: {"LISTEN": "127.0.0.1:9402"}.get(match[1], "x"), watch
-    ).split()
+    settings = {"LISTEN": "127.0.0.1:9402"}
+    words = re.sub(r"\$\{(\w+)\}", lambda match: settings.get(match[1], "x"), watch).split()
     node = node_parser().parse_args(words[2:])
     served = whole_parser().parse_args(exporter.replace("${STORE}", "s3://b/p").split()[1:])
 
@@ -153,11 +151,8 @@ def test_the_watch_sees_the_mounts_of_the_host() -> None:
         r"(Protect|Private|ReadOnly|ReadWrite|Inaccessible|TemporaryFileSystem|Root|Bind|DynamicUser)"
     )
 
-    assert {} == {
-        key: values
-        for key, values in unit("prelaunch-watch", SHIPPED).items()
-        if own.match(key) and values != ["no"]
-    }
+    lines = unit("prelaunch-watch", SHIPPED)
+    assert [] == [key for key, values in lines.items() if own.match(key) and values != ["no"]]
 
 
 @pytest.mark.needs("systemd-analyze")
@@ -186,20 +181,17 @@ def test_the_daemon_set_runs_the_watch() -> None:
     assert ["python3", "-m", "checks", "watch"] == container["command"]
     assert ("10.0.0.1:9402", "p5.48xlarge") == (watched.listen, watched.instance_type)
     # Privileged pods are on the nodes of that type alone, and in a namespace where nothing else is.
-    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-        "nodeSelectorTerms"
-    ]
+    affinity = pod["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     (told,) = [row["value"] for row in container["env"] if row["name"] == "INSTANCE_TYPE"]
-    assert [("node.kubernetes.io/instance-type", "In", [told, f"ml.{told}"])] == [
-        (row["key"], row["operator"], row["values"]) for row in term["matchExpressions"]
-    ]
+    terms = [(row["key"], row["operator"], row["values"]) for row in term["matchExpressions"]]
+    assert [("node.kubernetes.io/instance-type", "In", [told, f"ml.{told}"])] == terms
     assert namespace["metadata"]["name"] == document_["metadata"]["namespace"] != "prelaunch"
     assert "privileged" == namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
     assert PORTS[ScrapeJob.WATCH] == container["livenessProbe"]["httpGet"]["port"]
     assert "/var/lib/prelaunch" in {volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
-    assert {mount["name"] for mount in container["volumeMounts"]} == {
-        volume["name"] for volume in pod["volumes"]
-    }
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
 
 
 # ------------------------------------------------------------------------------------------------ HyperPod
@@ -242,10 +234,8 @@ def test_the_controller_of_hyperpod_gets_prometheus(tmp_path: Path) -> None:
 
     assert 0 == promtool("check", "config", etc / "prometheus" / "prometheus.yml").returncode
     found = yaml.safe_load((etc / "prometheus" / "prometheus.yml").read_text())["remote_write"][0]
-    nodes = [
-        row["labels"]["node"]
-        for row in json.loads((etc / "prometheus" / "targets" / "nodes.json").read_text())
-    ]
+    targets = json.loads((etc / "prometheus" / "targets" / "nodes.json").read_text())
+    nodes = [target["labels"]["node"] for target in targets]
     assert ("https://aps/w", "us-west-2") == (found["url"], found["sigv4"]["region"])
     assert [f"ip-10-0-0-{number}" for number in (1, 2, 3, 4)] == nodes
     assert "systemctl enable --now prelaunch-exporter prometheus-alertmanager prometheus" in calls
@@ -255,31 +245,23 @@ def test_the_controller_of_hyperpod_gets_prometheus(tmp_path: Path) -> None:
     assert f"chown prometheus: {etc / 'prometheus' / 'alertmanager.yml'}" in calls
     settings = (etc / "default" / "prometheus-alertmanager").read_text()
     assert "--web.listen-address=127.0.0.1:9093 --cluster.listen-address= --web.get-concurrency=" in settings
-    assert (
-        "MemoryMax="
-        in (etc / "systemd/system/prometheus-alertmanager.service.d" / "prelaunch.conf").read_text()
-    )
+    limits = etc / "systemd/system/prometheus-alertmanager.service.d" / "prelaunch.conf"
+    assert "MemoryMax=" in limits.read_text()
 
 
 def test_a_node_of_hyperpod_gets_the_watch(tmp_path: Path) -> None:
     """It listens where Prometheus reaches it, and DCGM has our counters."""
-    code, err, calls = install(
-        tmp_path, "node", "ml.p5.48xlarge", DCGM_IMAGE="registry/dcgm-exporter@sha256:0"
-    )
+    image = "registry/dcgm-exporter@sha256:0"
+    code, err, calls = install(tmp_path, "node", "ml.p5.48xlarge", DCGM_IMAGE=image)
     etc = tmp_path / "root" / "etc"
     assert 0 == code, err
 
-    assert (
-        "INSTANCE_TYPE=p5.48xlarge\nLISTEN=10.0.0.7:9402\n" == (etc / "prelaunch" / "watch.env").read_text()
-    )
-    assert (SHIPPED / "dcgm-counters.csv").read_text() == (
-        etc / "prelaunch" / "dcgm-counters.csv"
-    ).read_text()
-    assert [
-        call
-        for call in calls
-        if call.startswith("docker run") and "-f /etc/prelaunch/dcgm-counters.csv" in call
-    ]
+    watch = (etc / "prelaunch" / "watch.env").read_text()
+    assert "INSTANCE_TYPE=p5.48xlarge\nLISTEN=10.0.0.7:9402\n" == watch
+    counters = (etc / "prelaunch" / "dcgm-counters.csv").read_text()
+    assert (SHIPPED / "dcgm-counters.csv").read_text() == counters
+    starts = [call for call in calls if call.startswith("docker run")]
+    assert any("-f /etc/prelaunch/dcgm-counters.csv" in call for call in starts)
 
 
 @pytest.mark.parametrize("words", [(), ("node",), ("node", "p5"), ("controller", GATE, "stack"), ("worker",)])
@@ -297,11 +279,8 @@ def test_an_outage_of_a_cluster_silences_what_follows_from_it_and_no_finding() -
     """Each alert about what does not come from a node; never one about what was found on it, or about another cluster."""
     [rule] = yaml.safe_load(rendered(SETTINGS)["alertmanager.yml"])["inhibit_rules"]
     [matcher] = rule["target_matchers"]
-    silenced = {
-        one["alert"]
-        for one in ALERTS
-        if re.fullmatch(matcher.partition("=~")[2].strip().strip('"'), one["alert"])
-    }
+    pattern = matcher.partition("=~")[2].strip().strip('"')
+    silenced = {one["alert"] for one in ALERTS if re.fullmatch(pattern, one["alert"])}
 
     assert (['alertname = "PrelaunchClusterDown"'], ["cluster"]) == (rule["source_matchers"], rule["equal"])
     assert {
@@ -325,9 +304,8 @@ def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
     with serving(Webhook()) as heard:
         address = f"http://127.0.0.1:{heard.server_port}"
         settings = MonitoringSettings(address + "/on-call", address + "/owner", address + "/heartbeat")
-        (tmp_path / "alertmanager.yml").write_text(
-            rendered(settings)["alertmanager.yml"].replace("group_wait: 10s", "group_wait: 2s")
-        )
+        text = rendered(settings)["alertmanager.yml"].replace("group_wait: 10s", "group_wait: 2s")
+        (tmp_path / "alertmanager.yml").write_text(text)
         program = "prometheus-alertmanager"
         argv = (
             *World.sharing(program), program, f"--config.file={tmp_path / 'alertmanager.yml'}", "--cluster.listen-address=",
@@ -348,17 +326,14 @@ def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
                 ]
                 outage = [_alert("PrelaunchClusterDown", "big", "", "")]
                 body = json.dumps(down + outage).encode()
-                request = urllib.request.Request(
-                    f"http://127.0.0.1:{port}/api/v2/alerts", body, {"Content-Type": "application/json"}
-                )
+                headers = {"Content-Type": "application/json"}
+                request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v2/alerts", body, headers)
                 urllib.request.urlopen(request, timeout=10).close()
                 until("both are heard", lambda: len(heard.posted) >= 2)
             finally:
                 running.terminate()
-    said = sorted(
-        (body["groupLabels"]["alertname"], body["groupLabels"]["cluster"], len(body["alerts"]))
-        for _, body in heard.posted
-    )
+    groups = [(body["groupLabels"], body["alerts"]) for _, body in heard.posted]
+    said = sorted((labels["alertname"], labels["cluster"], len(alerts)) for labels, alerts in groups)
 
     assert [("PrelaunchClusterDown", "big", 1), ("PrelaunchTargetDown", "small", 4)] == said
 

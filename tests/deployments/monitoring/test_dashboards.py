@@ -99,14 +99,9 @@ def test_a_dashboard_has_panels_of_its_own_that_do_not_overlap(name: str) -> Non
 
     assert board["uid"] == name and len(ids) == len(set(ids))
     assert all(0 <= one["x"] and one["x"] + one["w"] <= 24 for one in places)
-    assert not [
-        (a, b)
-        for a, b in combinations(places, 2)
-        if a["x"] < b["x"] + b["w"]
-        and b["x"] < a["x"] + a["w"]
-        and a["y"] < b["y"] + b["h"]
-        and b["y"] < a["y"] + a["h"]
-    ]
+    pairs = combinations(places, 2)
+    beside = [(a, b) for a, b in pairs if a["x"] < b["x"] + b["w"] and b["x"] < a["x"] + a["w"]]
+    assert not [(a, b) for a, b in beside if a["y"] < b["y"] + b["h"] and b["y"] < a["y"] + a["h"]]
     names = [variable["name"] for variable in board["templating"]["list"]]
     assert "datasource" == names[0]
     exprs = [target["expr"] for panel in board["panels"] for target in panel["targets"]]

@@ -60,9 +60,8 @@ def moved(text: str, number: int) -> str:
 def stands_alone(situation: Situation) -> bool:
     """Whether it is about what all clusters share: the store, Slurm, or whether a job has any target."""
     changed = [key for key, _ in HEALTHY.items() ^ situation.series.items()]
-    return any("prelaunch-exporter" in key or "slurm" in key for key in changed) or any(
-        name == "PrelaunchJobMissing" for name, _ in situation.alerts
-    )
+    absent = any(name == "PrelaunchJobMissing" for name, _ in situation.alerts)
+    return absent or any("prelaunch-exporter" in key or "slurm" in key for key in changed)
 
 
 def gathered(situations: Sequence[Situation]) -> list[Situation]:
@@ -80,11 +79,8 @@ def gathered(situations: Sequence[Situation]) -> list[Situation]:
 
 def bare(*names: str) -> str:
     """The rules, or those of these names, without annotations, which promtool compares word by word; one test below does."""
-    rules = [
-        {key: value for key, value in rule.items() if key != "annotations"}
-        for rule in ALERTS
-        if rule["alert"] in (names or NAMES)
-    ]
+    chosen = [rule for rule in ALERTS if rule["alert"] in (names or NAMES)]
+    rules = [{key: value for key, value in rule.items() if key != "annotations"} for rule in chosen]
     return yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]})
 
 
@@ -149,9 +145,8 @@ def without(family: str) -> Situation:
     series = {key: values for key, values in HEALTHY.items() if not key.startswith(family + "{")}
     lost = [key for key in HEALTHY if key not in series]
     assert lost, f"{family} is in no healthy series"
-    targets = {
-        match[1] for key in lost if (match := re.search(r'((?:job|instance)="[^"]*",instance="[^"]*")', key))
-    }
+    matches = [re.search(r'((?:job|instance)="[^"]*",instance="[^"]*")', key) for key in lost]
+    targets = {match[1] for match in matches if match}
     ups = [key for key in HEALTHY if key.startswith("up{") and any(target in key for target in targets)]
     alerts: list[Alert] = []
     for key in ups:
@@ -160,10 +155,8 @@ def without(family: str) -> Situation:
     if family == "DCGM_FI_DEV_GPU_TEMP":
         alerts.append(("PrelaunchGpusUnmonitored", {"cluster": "c", "node": "n0", "notify": "on-call"}))
     if family == "prelaunch_watch_observations":
-        alerts += [
-            ("PrelaunchRoundIncomplete", {"cluster": "c", "node": node, "notify": "owner"})
-            for node in ("n0", "n1")
-        ]
+        owners = [{"cluster": "c", "node": node, "notify": "owner"} for node in ("n0", "n1")]
+        alerts += [("PrelaunchRoundIncomplete", labels) for labels in owners]
     return Situation(f"without {family}", series, tuple(alerts))
 
 
@@ -276,9 +269,8 @@ def test_the_page_reads_as_a_sentence(tmp_path: Path) -> None:
 
 def test_every_alert_says_what_to_do_and_who_is_notified() -> None:
     """And docs/watch.md has a row for each."""
-    rows = dict(
-        re.findall(r"^\| (Prelaunch\w+) \| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    page = PAGE.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (Prelaunch\w+) \| ([^|]+) \|", page, re.MULTILINE))
 
     assert set(NAMES) == set(rows)
     assert [] == [rule for rule in ALERTS if rule["labels"]["notify"] not in rows[rule["alert"]]]

@@ -53,10 +53,8 @@ def test_the_rules_inside_of_the_template_work(tmp_path: Path) -> None:
 
     def situation(c: str, d: str, alerts: Mapping[str, list[dict[str, str]]]) -> dict[str, object]:
         series = {f'up{{job="prelaunch-watch",cluster="{n}",node="n"}}': up for n, up in (("c", c), ("d", d))}
-        wanted = [
-            {"eval_time": "10m", "alertname": name, "exp_alerts": [{"exp_labels": one} for one in labels]}
-            for name, labels in alerts.items()
-        ]
+        due = {name: [{"exp_labels": one} for one in labels] for name, labels in alerts.items()}
+        wanted = [{"eval_time": "10m", "alertname": name, "exp_alerts": rows} for name, rows in due.items()]
         return {"interval": "15s", "input_series": input_series(series), "alert_rule_test": wanted}
 
     silent = {"notify": "on-call"}
@@ -111,10 +109,8 @@ def test_the_policies_grant_no_more_than_is_used() -> None:
         "aps:RemoteWrite", "aps:ListWorkspaces", "aps:DescribeWorkspace", "aps:QueryMetrics", "aps:GetLabels", "aps:GetSeries",
         "aps:GetMetricMetadata", "cloudformation:DescribeStacks", "sns:Publish", "sns:GetTopicAttributes", "sts:AssumeRole",
     } == {action for row in actions for action in row}  # fmt: skip
-    assert [["aps:ListWorkspaces"]] == [
-        row for row, one in zip(actions, found, strict=True) if one.get("Resource") == "*"
-    ]
-    assert ["aps:RemoteWrite", "cloudformation:DescribeStacks"] == [
-        one["Action"] for one in statements(RESOURCES["WritePolicy"])
-    ]
+    everywhere = [row for row, one in zip(actions, found, strict=True) if one.get("Resource") == "*"]
+    assert [["aps:ListWorkspaces"]] == everywhere
+    writes = [one["Action"] for one in statements(RESOURCES["WritePolicy"])]
+    assert ["aps:RemoteWrite", "cloudformation:DescribeStacks"] == writes
     assert all("Condition" in one for one in found if "Principal" in one)

@@ -283,10 +283,8 @@ class KubernetesCluster:
         while not so():
             ended = [name for name, process in self._started.items() if process.poll() is not None]
             if ended or time.monotonic() > deadline:
-                logs = {
-                    name: (self.folder / "log" / f"{name}.log").read_text()[-1500:]
-                    for name in ended or self._started
-                }
+                names = ended or self._started
+                logs = {name: (self.folder / "log" / f"{name}.log").read_text()[-1500:] for name in names}
                 raise AssertionError(
                     f"not so after {READY_S} s: {what}. Ended: {ended}\n{json.dumps(logs, indent=1)}"
                 )

@@ -23,9 +23,8 @@ SIMULATED = "00000000-1111-2222-3333-444444444444"
 def running_kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesCluster]:
     """Two nodes for all tests, and a third one, cordoned, whose kubelet reports a boot id that is simulated."""
     if not all((BUILT / "bin" / name).exists() for name in PROGRAMS):
-        done = subprocess.run(
-            (str(BUILD), str(BUILT)), capture_output=True, text=True, timeout=3000, check=False
-        )
+        argv = (str(BUILD), str(BUILT))
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=3000, check=False)
         if done.returncode:
             pytest.skip(f"Kubernetes cannot be built here: {done.stderr[-500:]}")
     if why := unavailable():

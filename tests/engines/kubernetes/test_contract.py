@@ -27,9 +27,8 @@ def promises(
         made = {}
         for promise in CONTRACT:
             folder = tmp_path_factory.mktemp("contract")
-            on_volume = (
-                {"reports": "volume", "folder": str(folder / "shared")} if request.param == "volume" else {}
-            )
+            volume = {"reports": "volume", "folder": str(folder / "shared")}
+            on_volume = volume if request.param == "volume" else {}
             made[name_of(promise)] = pool.submit(promise, bench(running_kubernetes, folder, **on_volume))
         yield made
     running_kubernetes.clean()

@@ -44,9 +44,8 @@ def test_cancel_never_says_that_pods_of_a_frozen_kubelet_are_gone(
         cluster.thaw(frozen)
     monkeypatch.undo()
     launcher(cluster, tmp_path).cancel(spec.name)
-    left = cluster.kubectl(
-        "get", "pods,jobs,services,secrets", "-l", f"prelaunch.dev/job={spec.name}", "-o", "name"
-    )
+    label = f"prelaunch.dev/job={spec.name}"
+    left = cluster.kubectl("get", "pods,jobs,services,secrets", "-l", label, "-o", "name")
 
     assert (status.state, "not known to be gone" in status.detail) == (JobState.RUNNING, True)
     assert (launcher(cluster, tmp_path).state(spec.name).state, left) == (JobState.CANCELLED, "")
@@ -78,9 +77,8 @@ def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
     """By the API with which `kubectl drain` does it: the Job makes another one, which comes too late for the roll call."""
     monkeypatch.setattr(KubernetesOptions, "joins_s", 5.0)
     one, spec = waiting(cluster, tmp_path)
-    pods = cluster.kubectl(
-        "get", "pods", "-l", f"prelaunch.dev/job={spec.name},prelaunch.dev/node-index=1", "-o", "name"
-    ).split()
+    labels = f"prelaunch.dev/job={spec.name},prelaunch.dev/node-index=1"
+    pods = cluster.kubectl("get", "pods", "-l", labels, "-o", "name").split()
     victim = pods[0].partition("/")[2]
     namespace = cluster.kubectl("get", "pod", victim, "-o", "jsonpath={.metadata.namespace}")
     named = {"name": victim, "namespace": namespace}
@@ -99,14 +97,12 @@ def test_the_shipped_rights_are_all_that_a_gate_needs(cluster: KubernetesCluster
     """Without them each is named with its rule and nothing is made; with them a user who has nothing else runs a job."""
     one = launcher(cluster, tmp_path, kubeconfig_file=cluster.user(GATE))
     spec = replace(bench(cluster, tmp_path).job(SAY), nodes=1)
-    wrong = [
-        check.text for check in one.preflight((one.plan(spec),)) if check.result is PreflightResult.WRONG
-    ]
+    lines = one.preflight((one.plan(spec),))
+    wrong = [check.text for check in lines if check.result is PreflightResult.WRONG]
     with pytest.raises(LaunchRejected, match='"configmaps"'):
         one.submit(one.plan(spec))
-    assert any(
-        '{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}' in text for text in wrong
-    )
+    right = '{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}'
+    assert any(right in text for text in wrong)
 
     rules = (ROOT / "deployments" / "kubernetes" / "gate" / "rbac.yaml").read_text()
     subject = "  - kind: ServiceAccount\n    name: prelaunch-gate\n"

@@ -48,6 +48,5 @@ def test_a_fenced_node_runs_only_our_retest_and_serves_again_once_it_is_freed(
     assert testing["worker-0"].holder is Holder.PRELAUNCH
     assert ended.state is JobState.SUCCEEDED
     assert {said["engine_node"] for said in ended.machines.values()} == {"worker-0", "worker-1"}
-    assert [(row.service, row.status) for row in after.values()] == [
-        (row.service, row.status) for row in before.values()
-    ]
+    first, last = ([(row.service, row.status) for row in rows.values()] for rows in (before, after))
+    assert first == last

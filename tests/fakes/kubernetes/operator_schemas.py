@@ -44,9 +44,8 @@ HYPERPOD_RUN_POLICY = table({
     "logMonitoringConfiguration": {"type": "array"}, "restartPolicy": ANY, "startupDeadlineSeconds": WHOLE, "suspend": YES_NO,
     "ttlSecondsAfterFinished": WHOLE, "workloadMode": TEXT,
 })  # fmt: skip
-HYPERPOD_REPLICA = table(
-    {"name": TEXT, "replicas": WHOLE, "maxReplicas": WHOLE, "spares": WHOLE, "template": ANY}, ("name",)
-)
+COUNTS = dict.fromkeys(("replicas", "maxReplicas", "spares"), WHOLE)
+HYPERPOD_REPLICA = table({"name": TEXT, **COUNTS, "template": ANY}, ("name",))
 SCHEMAS: dict[str, Schema] = {
     "PyTorchJob": job("kubeflow.org/v1", "PyTorchJob", table({
         "elasticPolicy": ANY, "nprocPerNode": TEXT, "runPolicy": PYTORCH_RUN_POLICY,

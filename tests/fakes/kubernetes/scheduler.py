@@ -39,10 +39,8 @@ def _named(spec: Object, node: str) -> bool:
     affinity = spec.get("affinity", {}).get("nodeAffinity", {})
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
     terms = required.get("nodeSelectorTerms") or [{}]
-    return any(
-        all((node in field["values"]) == (field["operator"] == "In") for field in term.get("matchFields", ()))
-        for term in terms
-    )
+    groups = [term.get("matchFields", ()) for term in terms]
+    return any(all((node in one["values"]) == (one["operator"] == "In") for one in group) for group in groups)
 
 
 def _taken(spec: Object, node: Object) -> bool:

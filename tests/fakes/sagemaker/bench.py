@@ -133,10 +133,8 @@ class Cloud:
             return {}
         names = [stream["logStreamName"] for stream in found["logStreams"]]
         get = client.get_log_events
-        return {
-            n: [e["message"] for e in get(logGroupName=group, logStreamName=n, startFromHead=True)["events"]]
-            for n in names
-        }
+        events = {n: get(logGroupName=group, logStreamName=n, startFromHead=True)["events"] for n in names}
+        return {n: [event["message"] for event in lines] for n, lines in events.items()}
 
     def wait(self, job: str, timeout_s: float = 240) -> dict[str, Any]:
         """Until the job is over, and its pool where it should be."""

@@ -33,10 +33,9 @@ class Ended:
 def lay_out(job: Job, folder: Path, place: Loopback | Namespaces) -> list[Host]:
     """The hosts of the next life, algo-1 to algo-N."""
     places = place.places(job.count, bool(job.request.get("EnableNetworkIsolation")))
-    made = [
-        Host(f"algo-{i + 1}", machine, where, folder / f"algo-{i + 1}")
-        for i, (machine, where) in enumerate(zip(job.machines, places, strict=True))
-    ]
+    names = [f"algo-{number}" for number in range(1, job.count + 1)]
+    hosts = zip(names, job.machines, places, strict=True)
+    made = [Host(name, machine, where, folder / name) for name, machine, where in hosts]
     for host in made:
         host.furnish(job, made)
     return made

@@ -20,10 +20,8 @@ def answer(body: bytes) -> bytes:
     """One result for every action."""
     given = parse_qs(body.decode())
     actions = [values[0] for key, values in given.items() if key.startswith("ActionNames.member.")]
-    results = "".join(
-        f"<member><EvalActionName>{escape(action)}</EvalActionName><EvalDecision>allowed</EvalDecision></member>"
-        for action in actions
-    )
+    entry = "<member><EvalActionName>{}</EvalActionName><EvalDecision>allowed</EvalDecision></member>"
+    results = "".join(entry.format(escape(action)) for action in actions)
     return (
         '<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/"><SimulatePrincipalPolicyResult>'
         f"<IsTruncated>false</IsTruncated><EvaluationResults>{results}</EvaluationResults></SimulatePrincipalPolicyResult>"

@@ -49,12 +49,8 @@ class Message:
     @property
     def actions(self) -> dict[str, dict[str, Any]]:
         """Its buttons by action id."""
-        return {
-            element["action_id"]: element
-            for block in self.blocks
-            if block["type"] == "actions"
-            for element in block["elements"]
-        }
+        blocks = [block for block in self.blocks if block["type"] == "actions"]
+        return {element["action_id"]: element for block in blocks for element in block["elements"]}
 
     @property
     def shown(self) -> str:
@@ -148,9 +144,5 @@ def _texts(value: object) -> list[str]:
     if not isinstance(value, dict):
         return []
     here = [value["text"]] if isinstance(value.get("text"), str) else []
-    return here + [
-        text
-        for key in ("text", "fields", "elements")
-        if not isinstance(value.get(key), str)
-        for text in _texts(value.get(key))
-    ]
+    inner = [value.get(key) for key in ("text", "fields", "elements")]
+    return here + [text for one in inner if not isinstance(one, str) for text in _texts(one)]

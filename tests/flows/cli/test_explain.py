@@ -27,7 +27,7 @@ rules = [
 ]
 """
 GOOD, BAD, CUT = "fake tool\nwrong 0\nend\n", "fake tool\nwrong 7\nend\n", "fake tool\nwrong 0\n"
-KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests"}
+KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy", "seen_from", "digests"}
 ABOUT = {"file", "kind", "title", "held", "not_judged"}
 
 

@@ -75,11 +75,9 @@ def test_every_number_of_a_table_is_printed(name: str, document: dict[str, objec
     facts = document["facts"]
     assert isinstance(facts, list)
     said = {row["value"] for row in facts if not isinstance(row["value"], str)}
-    words = {
-        word.replace(",", "").rstrip(".")
-        for row in facts
-        for word in re.findall(r"-?[0-9][0-9.,]*", f"{row['name']} {row['value']}")
-    }
+    texts = [f"{row['name']} {row['value']}" for row in facts]
+    printed = re.findall(r"-?[0-9][0-9.,]*", "\n".join(texts))
+    words = {number.replace(",", "").rstrip(".") for number in printed}
     numbers = said | {float(word) for word in words}
     missing = [number for row in _rows(name) for number in _numbers(row) if number not in numbers]
 

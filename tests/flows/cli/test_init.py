@@ -106,6 +106,11 @@ def test_init_overwrites_a_file_only_with_force(run: Run, tmp_path: Path) -> Non
     assert "--force" in refused[2]
 
 
+def described(kind: str, words: str) -> tuple[str, ...]:
+    """The options of a wish for machines of one's own."""
+    return ("mine.toml", *options("slurm", kind, 2), "--machine", words)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -118,6 +123,14 @@ def test_init_overwrites_a_file_only_with_force(run: Run, tmp_path: Path) -> Non
         ((*options("local", "cpu", 2), "--name", "<b>\x1b[31m"), "name: "),
         ((*options("local", "cpu", 2), "--name", "x" * 10_000), "name: "),
         (options("sagemaker", "cpu", 2), "'ml.cpu' is none of"),
+        (options("slurm", "ours-1", 2), "prelaunch init --machine"),
+        (described("ours", ""), "'' is none of"),
+        (described("ours", "gpu=H2000"), "'H2000' is none of"),
+        (described("ours", "gpu=H200"), "--machine gpus: '' is not a number"),
+        (described("ours", f"{H200},network_gbit_s=fast"), "network_gbit_s: 'fast' is not a number"),
+        (described("ours", "gpu=H200,memory=8"), "'memory' is none of"),
+        (described("p5.48xlarge", "gpu=H200"), "is a known type"),
+        (described("Our Machine", "gpu=H200"), "no name of lower case letters"),
     ],
 )
 def test_init_with_unusable_options_writes_no_file(
@@ -170,30 +183,3 @@ def test_a_machine_of_ones_own_is_written_with_its_table(
     declared = {"instance_type": "ours-1", "gpus_per_node": gpus, "ranks_per_node": gpus}
     assert declared.items() <= made["declared"].items()
     assert 0 == run("plan", "mine.toml", "--offline")[0]
-
-
-@pytest.mark.parametrize(
-    ("kind", "words", "said"),
-    [
-        ("ours", "", "'' is none of"),
-        ("ours", "gpu=H2000", "'H2000' is none of"),
-        ("ours", "gpu=H200", "--machine gpus: '' is not a number"),
-        ("ours", f"{H200},network_gbit_s=fast", "network_gbit_s: 'fast' is not a number"),
-        ("ours", "gpu=H200,memory=8", "'memory' is none of"),
-        ("p5.48xlarge", "gpu=H200", "is a known type"),
-        ("Our Machine", "gpu=H200", "no name of lower case letters"),
-    ],
-)
-def test_a_machine_that_is_not_described_is_refused(
-    run: Run, tmp_path: Path, kind: str, words: str, said: str
-) -> None:
-    code, _, err = run("init", "mine.toml", *options("slurm", kind, 2), "--machine", words)
-
-    assert 2 == code and said in err, err
-    assert not (tmp_path / "mine.toml").exists()
-
-
-def test_an_unknown_type_names_the_option_that_describes_it(run: Run) -> None:
-    code, _, err = run("init", "mine.toml", *options("slurm", "ours-1", 2))
-
-    assert 2 == code and "prelaunch init --machine" in err

@@ -27,7 +27,17 @@ from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, witho
 
 GOOD, BAD, MISSING = healthy(), wrong_sums(healthy()), without_node(healthy(3, 1), "node-2")
 WHOLE_POLICY = "name = 'x'\ninstance_types = []\non_warn = 'go'\nchecks = {}\n"
-KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests", "cost"}
+KEYS = {
+    "level",
+    "answer",
+    "coverage",
+    "findings",
+    "condemned",
+    "suspect_policy",
+    "seen_from",
+    "digests",
+    "cost",
+}
 
 
 @pytest.fixture
@@ -242,10 +252,8 @@ def test_judge_of_several_reports_exits_with_the_worst_code(
     run: Run, tmp_path: Path, policy: Path, reports: list[Report | None], code: int
 ) -> None:
     """In the order 2, 1, 3, 0; each has its row in the one document."""
-    files = [
-        tmp_path / f"{i}.json" if report is None else _write(tmp_path, report, f"{i}.json")
-        for i, report in enumerate(reports)
-    ]
+    pairs = [(f"{i}.json", report) for i, report in enumerate(reports)]
+    files = [tmp_path / name if report is None else _write(tmp_path, report, name) for name, report in pairs]
     ended = run("judge", *files, "--policy", policy, "--format", "json")
     rows = ended.document["verdicts"]
 

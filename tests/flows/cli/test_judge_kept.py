@@ -21,6 +21,7 @@ from tests.flows.cli.conftest import Ended, Run
 from tests.flows.cli.test_judge import BAD
 from tests.sample_reports import POLICY, healthy, verdict_of
 from tests.tasks.kept_gates import gate_id, keep
+from tests.tasks.parameters import spread
 from tests.tasks.sessions import answer
 
 WHY = "node-1, rank 3: RuntimeError: my loss exploded"
@@ -124,18 +125,14 @@ def test_a_report_alone_and_a_gate_that_goes_on_are_as_before(run: Run, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
-    [
-        (b"{", "cannot be read"),
-        (b"[1]", "cannot be read"),
-        (b'{"ending": ["verdict"], "gate_id": "g"}', "cannot be read"),
-        (b"\xff" * 100, "cannot be read"),
-        (b"[" * 100_000, "cannot be read"),
-        ({"gate_id": "another-gate"}, "is of another gate (another-gate)"),
-        ({"gate_id": HOSTILE}, "is of another gate (&lt;script&gt;"),
-        ({"training": {"state": "exploded"}}, "cannot be read"),
-    ],
-)  # fmt: skip
+    ("said", "written"),
+    spread(
+        ("cannot be read", (b"{", b"[1]", b'{"ending": ["verdict"], "gate_id": "g"}', b"\xff" * 100)),
+        ("cannot be read", (b"[" * 100_000, {"training": {"state": "exploded"}})),
+        ("is of another gate (another-gate)", ({"gate_id": "another-gate"},)),
+        ("is of another gate (&lt;script&gt;", ({"gate_id": HOSTILE},)),
+    ),
+)
 def test_a_damaged_or_foreign_end_is_not_believed(
     run: Run, tmp_path: Path, written: bytes | Mapping[str, object], said: str
 ) -> None:

@@ -98,9 +98,8 @@ def test_the_answer_has_twelve_lines_at_most(
     assert len(lines) <= 12 and max(map(len, lines)) <= 240, lines
     assert "This gate would not start: the role: it does not exist" == lines[1]
     assert ["WARNING: w0: it is small", "WARNING: w1: it is small (and 7 more)"] == lines[2:4]
-    assert ["Time", "Cost", "Jobs", "Notified", "To do", "Unknown", "Results"] == [
-        line.partition(":")[0] for line in lines[-8:-1]
-    ]
+    labels = [line.partition(":")[0] for line in lines[-8:-1]]
+    assert ["Time", "Cost", "Jobs", "Notified", "To do", "Unknown", "Results"] == labels
     jobs = ", ".join(job.name for job in planned_jobs(context))
     assert [f"Jobs:     {jobs}", "Notified: broken hardware: log; everything else: log"] == lines[-6:-4]
     assert lines[-4].startswith("To do:    correct 1 more condition that would stop the gate")
@@ -192,6 +191,20 @@ def test_hostile_names_are_inert(verbose: bool) -> None:
 
     assert "\x1b" not in text and "\u202e" not in text and "[red]<b>" in text
     assert len(text) < 30_000
+
+
+def test_the_plan_says_how_slow_a_part_must_be_to_be_named() -> None:
+    """As the verdict does, which knows the noise as well; and what the policy asks for."""
+    context = open_gate_context(GateRequest(gate_file=str(GATES / f"{P5}.toml")))
+    checks = context.policy.checks
+    options = {**checks["nccl.pairs"].options, "detects_slow_node": 0.1}
+    pairs = replace(checks["nccl.pairs"], options=options)
+    strict = replace(context.policy, checks={**checks, "nccl.pairs": pairs})
+
+    (line,) = [line for line in page(context) if "slower than the others" in line]
+    assert "by nccl.pairs: a link from 30 % on" in line and "refused" not in line
+    text = "\n".join(page(replace(context, policy=strict)))
+    assert "refused if it could not name a node that is 10 % slower" in text
 
 
 def page(context: GateContext, *lines: PreflightCheck, verbose: bool = True) -> list[str]:

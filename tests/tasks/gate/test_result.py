@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -11,6 +12,7 @@ import pytest
 from checks.exit_codes import RejectionKind
 from checks.judge.cost.cost import CostTerms
 from checks.model import Report
+from checks.model_details import Sensitivity
 from flows.cli.output import json_text, rejection
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import (
@@ -42,8 +44,9 @@ FIRST = ["answer", "decision", "first_line", "culprits"]
 
 
 def judged(report: Report) -> JudgedReport:
-    """With its cost."""
-    verdict = verdict_of(report)
+    """With its cost, and with how slow parts would have been named."""
+    seen_from = (Sensitivity("nccl.pairs", "node", 0.06), Sensitivity("nccl.pairs", "link", None))
+    verdict = replace(verdict_of(report), seen_from=seen_from)
     context = VerdictContext(cost=cost_of(report, verdict, CostTerms(hours=72)))
     return JudgedReport(report, verdict, context=context)
 

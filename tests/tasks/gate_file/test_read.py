@@ -10,6 +10,7 @@ from checks.model import Profile
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tests.flows.gates import write_gate
 from tests.tasks.gate_file.gate_files import edit, opened, refusal
+from tests.tasks.parameters import spread
 
 GATES = sorted((Path(__file__).parents[3] / "deployments" / "gates").glob("*.toml"))
 
@@ -101,34 +102,27 @@ def test_gate_file_error_names_the_path_and_the_nearest_word(
 
 
 @pytest.mark.parametrize(
-    ("assignment", "said"),
-    [
-        ("training.command=['sh']", "the code that will run"),
-        ("training.command.0=sh", "the code that will run"),
-        ("training.environment.PATH=/tmp", "the code that will run"),
-        ("training.model_trainer=os:system", "code that will run"),
-        ("training={model_trainer='os:system'}", "code that will run"),
-        ("policy.file=/tmp/p.toml", "a path"),
-        ("policy={file='x'}", "a path"),
-        ("policy={file='x', mode='observe'}", "is a table"),
-        ("policy=3", "is a part of it"),
-        ("store.path=postgresql://me:hunter22@h/d", "a path"),
-        ("store.work=postgresql://me:hunter22@h/d", "a path"),
-        ("checks.extra=['os:system']", "code"),
-        ("cluster.options.python=sh", "a file or a program"),
-        ("cluster.options.subnet=/etc", "a file or a program"),
-        ("cluster.name=other", "lock"),
-        ("cluster.declared.nodez=3", "unknown key"),
-        ("cluster.declared.nodes=many", "expected a whole number"),
-        ("checks.profile=gründlich 😀", "is none of quick"),
-        ("name.x=1", "no table"),
-        ("nodes", "not of the form"),
-        ("=3", "not of the form"),
-        ("a b c=3", "no dotted key"),
-        ("policy.mode=1\npolicy.file='x'", "not of the form"),
-        ("notify.order=['log']", "who is notified"),
-        ("approval.on_fail=ask", "who may approve"),
-    ],
+    ("said", "assignment"),
+    spread(
+        ("the code that will run", ("training.command=['sh']", "training.command.0=sh")),
+        ("the code that will run", ("training.environment.PATH=/tmp",)),
+        ("code that will run", ("training.model_trainer=os:system", "training={model_trainer='os:system'}")),
+        ("a path", ("policy.file=/tmp/p.toml", "policy={file='x'}")),
+        ("a path", ("store.path=postgresql://me:hunter22@h/d", "store.work=postgresql://me:hunter22@h/d")),
+        ("is a table", ("policy={file='x', mode='observe'}",)),
+        ("is a part of it", ("policy=3",)),
+        ("code", ("checks.extra=['os:system']",)),
+        ("a file or a program", ("cluster.options.python=sh", "cluster.options.subnet=/etc")),
+        ("lock", ("cluster.name=other",)),
+        ("unknown key", ("cluster.declared.nodez=3",)),
+        ("expected a whole number", ("cluster.declared.nodes=many",)),
+        ("is none of quick", ("checks.profile=gründlich 😀",)),
+        ("no table", ("name.x=1",)),
+        ("not of the form", ("nodes", "=3", "policy.mode=1\npolicy.file='x'")),
+        ("no dotted key", ("a b c=3",)),
+        ("who is notified", ("notify.order=['log']",)),
+        ("who may approve", ("approval.on_fail=ask",)),
+    ),
 )
 def test_an_override_cannot(tmp_path: Path, assignment: str, said: str) -> None:
     """`--set` changes values; commands, paths, code and names of things stay, and it says why, without a password."""

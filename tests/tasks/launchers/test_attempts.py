@@ -19,6 +19,7 @@ from tasks.launchers.attempts import (
     starts_of,
     told_all,
 )
+from tests.tasks.parameters import spread
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
@@ -85,17 +86,13 @@ def test_only_an_attempts_files_are_safe_and_only_plain_names_are_plain() -> Non
 
 
 @pytest.mark.parametrize(
-    ("record", "code"),
-    [
-        (b'{"exit_code": 0, "restarts": "1"}', 0),
-        (b'{"exit_code": 7, "restarts": Infinity}', 7),
-        (b'{"exit_code": null}', None),
-        (b'{"exit_code": true}', None),
-        (b'{"exit_code": "0"}', None),
-        (b"{}", None),
-        (b"[]", None),
-        (b'{"exit_code": 0', None),
-    ],
+    ("code", "record"),
+    spread(
+        (0, (b'{"exit_code": 0, "restarts": "1"}',)),
+        (7, (b'{"exit_code": 7, "restarts": Infinity}',)),
+        (None, (b'{"exit_code": null}', b'{"exit_code": true}', b'{"exit_code": "0"}', b"{}", b"[]")),
+        (None, (b'{"exit_code": 0',)),
+    ),
 )
 def test_an_agents_record_says_how_it_ended(record: bytes, code: int | None) -> None:
     """One that is garbled or has no end yet says nothing, and its host may still write."""

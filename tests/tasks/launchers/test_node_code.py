@@ -192,10 +192,9 @@ def test_the_channel_brings_pynvml_to_an_image_without_a_usable_one(tmp_path: Pa
         "found.nvmlDeviceGetRepairStatus; print(found.__file__)"
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path / 'code'}:{tmp_path / 'image'}"}
-    done, training = (
-        ran(sys.executable, "-S", "-c", code, folder=tmp_path, environment=environment)
-        for code in (asked, "import pynvml; pynvml.nvmlDeviceGetRepairStatus")
-    )
+    codes = (asked, "import pynvml; pynvml.nvmlDeviceGetRepairStatus")
+    python = (sys.executable, "-S", "-c")
+    done, training = (ran(*python, code, folder=tmp_path, environment=environment) for code in codes)
 
     assert done.stdout.strip() == str(tmp_path / "code" / "lib" / "pynvml.py"), done.stderr
     assert training.returncode

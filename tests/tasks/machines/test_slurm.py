@@ -12,6 +12,7 @@ from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm.commands import MissingCommand, SlurmReply
 from tasks.machines.base import ActAmbiguous, ActRefused, EngineSilent, Holder, Mark, Rung, ServiceState
 from tests.tasks.machines.slurm_answers import MARK, NAME, RESUME, FakeNode, SlurmAnswers, fenced, machines
+from tests.tasks.parameters import spread
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 DRAIN = ("scontrol", "update", "nodename=n1", "state=drain", "reason=prelaunch: gate-7f3a gpu.ecc")
@@ -131,21 +132,16 @@ def test_a_node_with_a_job_is_not_rebooted(busy: str) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "reason"),
-    [
-        ("IDLE DRAIN", "jdoe: fan"),
-        ("DOWN NOT_RESPONDING", "Not responding"),
-        ("IDLE FAIL", "Action:Reboot"),
-        ("IDLE FAIL", ""),
-        ("IDLE DRAIN", "k8s: cordon"),
-        ("IDLE DRAIN", "NVSentinel: Xid"),
-        ("IDLE DRAIN", "Prolog error"),
-        ("IDLE DRAIN", "prelaunchx: gate-7f3a gpu.ecc"),
-        ("IDLE DRAIN", "prelaunch: gate-0001 gpu.ecc"),
-        ("IDLE DRAIN REBOOT_ISSUED", "Reboot ASAP : reboot issued"),
-        ("IDLE BROKEN", ""),
-        ("UNKNOWN", ""),
-        ("IDLE MAINTENANCE", ""),
-    ],
+    spread(
+        ("IDLE DRAIN", ("jdoe: fan", "k8s: cordon", "NVSentinel: Xid", "Prolog error")),
+        ("IDLE DRAIN", ("prelaunchx: gate-7f3a gpu.ecc", "prelaunch: gate-0001 gpu.ecc")),
+        ("DOWN NOT_RESPONDING", ("Not responding",)),
+        ("IDLE FAIL", ("Action:Reboot", "")),
+        ("IDLE DRAIN REBOOT_ISSUED", ("Reboot ASAP : reboot issued",)),
+        ("IDLE BROKEN", ("",)),
+        ("UNKNOWN", ("",)),
+        ("IDLE MAINTENANCE", ("",)),
+    ),
 )
 def test_a_node_that_is_not_ours_is_never_changed(flags: str, reason: str) -> None:
     """Nor one whose state is unknown, nor one of another gate."""
@@ -219,6 +215,16 @@ def test_a_node_whose_reservation_was_changed_is_not_freed(old: str, new: str) -
     assert answers.argvs == [CREATE, RESUME]
 
 
+def test_a_re_test_whose_reservation_was_changed_ends_with_the_node_drained() -> None:
+    """Whoever changed it may delete it, and then nothing else would keep jobs off the node."""
+    answers = in_retest()
+    answers.reservations[NAME] = answers.reservations[NAME].replace("Users=", "Users=jdoe,")
+
+    with pytest.raises(ActRefused, match="Somebody changed reservation"):
+        machines(answers).close_retest("n1", MARK)
+    assert answers.argvs == [CREATE, RESUME, DRAIN]
+
+
 def test_a_reason_that_another_wrote_during_the_re_test_is_respected() -> None:
     """The node stays in its reservation."""
     answers = in_retest()
@@ -230,15 +236,13 @@ def test_a_reason_that_another_wrote_during_the_re_test_is_respected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        (TIMED_OUT, ActAmbiguous),
-        (SlurmReply(-9, "", ""), ActAmbiguous),
-        (EngineUnavailable("scontrol did not answer within 60 s."), ActAmbiguous),
-        (NOT_REACHED, EngineSilent),
-        (MissingCommand("there is no scontrol on this machine."), EngineSilent),
-        (REFUSED, ActRefused),
-    ],
+    ("error", "answer"),
+    spread(
+        (ActAmbiguous, (TIMED_OUT, SlurmReply(-9, "", ""))),
+        (ActAmbiguous, (EngineUnavailable("scontrol did not answer within 60 s."),)),
+        (EngineSilent, (NOT_REACHED, MissingCommand("there is no scontrol on this machine."))),
+        (ActRefused, (REFUSED,)),
+    ),
 )
 def test_slurm_command_that_failed_raises_its_error_and_is_sent_once(
     answer: SlurmReply | Exception, error: type[Exception]
@@ -299,16 +303,6 @@ def test_parallelcluster_with_the_loop_gets_no_reservation(version: str, loops: 
         made.open_retest("n1", (), MARK)
         assert answers.argvs == [CREATE, RESUME]
     assert made.fence_is is Rung.REPLACE
-
-
-def test_a_re_test_whose_reservation_was_changed_ends_with_the_node_drained() -> None:
-    """Whoever changed it may delete it, and then nothing else would keep jobs off the node."""
-    answers = in_retest()
-    answers.reservations[NAME] = answers.reservations[NAME].replace("Users=", "Users=jdoe,")
-
-    with pytest.raises(ActRefused, match="Somebody changed reservation"):
-        machines(answers).close_retest("n1", MARK)
-    assert answers.argvs == [CREATE, RESUME, DRAIN]
 
 
 @pytest.mark.parametrize(

@@ -9,33 +9,31 @@ import pytest
 
 from tasks.machines.base import ActRefused, Holder, Machine, Rung, ServiceState, Settled
 from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
+from tests.tasks.parameters import spread
 
 BEFORE = Machine("n1", ServiceState.OUT, Holder.PRELAUNCH, booted_at=1000.0)
 
 
 @pytest.mark.parametrize(
-    ("rung", "service", "booted_at", "words", "settled"),
-    [
-        (Rung.REBOOT, ServiceState.CHANGING, 1000.0, "", Settled.PENDING),
-        (Rung.REBOOT, ServiceState.CHANGING, 2000.0, "", Settled.PENDING),
-        (Rung.REBOOT, ServiceState.UNKNOWN, 1000.0, "", Settled.PENDING),
-        (Rung.REBOOT, ServiceState.OUT, None, "", Settled.PENDING),
+    ("rung", "booted_at", "words", "settled", "service"),
+    spread(
+        (Rung.REBOOT, 1000.0, "", Settled.PENDING, (ServiceState.CHANGING, ServiceState.UNKNOWN)),
+        (Rung.REBOOT, 2000.0, "", Settled.PENDING, (ServiceState.CHANGING,)),
+        (Rung.REBOOT, None, "", Settled.PENDING, (ServiceState.OUT,)),
         (
             Rung.REBOOT,
-            ServiceState.OUT,
             None,
             "DOWN prelaunch: g c : reboot issued : reboot timed out",
             Settled.FAILED,
+            (ServiceState.OUT,),
         ),
-        (Rung.REBOOT, ServiceState.OUT, 1000.0, "", Settled.FAILED),
-        (Rung.REBOOT, ServiceState.TESTING, 1001.0, "", Settled.FAILED),
-        (Rung.REBOOT, ServiceState.OUT, 2000.0, "", Settled.DONE),
-        (Rung.REBOOT, ServiceState.TESTING, 2000.0, "", Settled.DONE),
-        (Rung.REBOOT, ServiceState.SERVING, 1000.0, "", Settled.FAILED),
-        (Rung.RESET, ServiceState.TESTING, 1000.0, "", Settled.DONE),
-        (Rung.RESET, ServiceState.UNKNOWN, 1000.0, "", Settled.PENDING),
-        (Rung.REPLACE, ServiceState.OUT, 1000.0, "", Settled.FAILED),
-    ],
+        (Rung.REBOOT, 1000.0, "", Settled.FAILED, (ServiceState.OUT, ServiceState.SERVING)),
+        (Rung.REBOOT, 1001.0, "", Settled.FAILED, (ServiceState.TESTING,)),
+        (Rung.REBOOT, 2000.0, "", Settled.DONE, (ServiceState.OUT, ServiceState.TESTING)),
+        (Rung.RESET, 1000.0, "", Settled.DONE, (ServiceState.TESTING,)),
+        (Rung.RESET, 1000.0, "", Settled.PENDING, (ServiceState.UNKNOWN,)),
+        (Rung.REPLACE, 1000.0, "", Settled.FAILED, (ServiceState.OUT,)),
+    ),
 )
 def test_slurm_act_settles_as_the_node_shows(
     rung: Rung, service: ServiceState, booted_at: float | None, words: str, settled: Settled

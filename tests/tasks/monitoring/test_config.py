@@ -41,11 +41,8 @@ def test_ports_are_those_of_the_table_unless_another_is_named() -> None:
 
     def ports(settings: MonitoringSettings) -> dict[str, str]:
         found = yaml.safe_load(rendered(settings)["prometheus.yml"])["scrape_configs"]
-        return {
-            job["job_name"]: job["relabel_configs"][-1]["replacement"].removeprefix("$1:")
-            for job in found
-            if "relabel_configs" in job
-        }
+        jobs = {job["job_name"]: job["relabel_configs"] for job in found if "relabel_configs" in job}
+        return {name: rules[-1]["replacement"].removeprefix("$1:") for name, rules in jobs.items()}
 
     assert {"prelaunch-watch": "9402", "node": "9100", "dcgm": "9400", "efa": "9109"} == ports(SETTINGS)
     assert "9100" == ports(replace(SETTINGS, ports={ScrapeJob.EFA: 9100}))["efa"]

@@ -29,9 +29,8 @@ class Bench:
         self.hardware, self.owners = pagerduty.service(), pagerduty.service()
         patch.setenv("PD_HARDWARE", self.hardware)
         patch.setenv("PD_OWNERS", self.owners)
-        self.table = PagerDutyTable(
-            routing_key="env:PD_HARDWARE", owner_routing_key="env:PD_OWNERS", url=pagerduty.url
-        )
+        hardware, owners = "env:PD_HARDWARE", "env:PD_OWNERS"
+        self.table = PagerDutyTable(routing_key=hardware, owner_routing_key=owners, url=pagerduty.url)
         self.means: NotifierAccess = means_in(folder)
 
     def notifier(self, patience: Patience = QUICK) -> PagerDutyNotifier:

@@ -291,9 +291,8 @@ class SimulatedMachines:
         """Hold a request that takes capacity against every limit, by the truth and by all requests so far."""
         world, now = self.world, self.world.clock()
         limits, journal = world.settings.limits, world.journal
-        written = [
-            act for act in journal.acts if (act.rung, act.node, act.gate_id) == (rung, node, mark.gate_id)
-        ]
+        key = (rung, node, mark.gate_id)
+        written = [act for act in journal.acts if (act.rung, act.node, act.gate_id) == key]
         requests = [call for call in world.calls if call[1:3] == (node, mark.gate_id)]
         if sum(call[0] is rung for call in requests) >= len(written):
             raise Forbidden(f"{rung} of {node} was requested more often than it was written down")

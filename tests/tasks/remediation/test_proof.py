@@ -200,10 +200,8 @@ def test_no_warning_of_a_shipped_policy_is_missing_proof(on_warn: OnWarn) -> Non
     verdict = verdict_of(report, replace(POLICY, on_warn=on_warn))
     answer = {OnWarn.GO: Answer.GO, OnWarn.ASK: Answer.ASK, OnWarn.REFUSE: Answer.NO_GO}[on_warn]
     for warning in said:
-        rows = (
-            replace(row, check=warning.check) if row.check == "compute.gemm" else row
-            for row in report.observations
-        )
+        renamed = {"compute.gemm": warning.check}
+        rows = (replace(row, check=renamed.get(row.check, row.check)) for row in report.observations)
         as_it = replace(report, observations=tuple(rows))
         warned = replace(verdict, level=Level.WARN, answer=answer, findings=(warning,))
         other, same = (

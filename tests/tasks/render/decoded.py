@@ -50,9 +50,8 @@ def inside(nodes: int, gpus: int, bad: Collection[tuple[int, int]] = (), seed: i
     """GB/s between the GPUs of each node; a bad one reaches 0.4."""
     source, parts = random.Random(seed), [part_of(n, g, gpus) for n in range(nodes) for g in range(gpus)]
     tests = [(n, i, j) for n in range(nodes) for i in range(gpus) for j in range(gpus) if i != j]
-    values = [
-        370 * source.uniform(0.98, 1.02) * (0.4 if {(n, i), (n, j)} & set(bad) else 1) for n, i, j in tests
-    ]
+    shares = [0.4 if {(n, i), (n, j)} & set(bad) else 1 for n, i, j in tests]
+    values = [370 * source.uniform(0.98, 1.02) * share for share in shares]
     return shown(
         Matrix(
             "bandwidth", "GB/s", Better.HIGHER, Span.INSIDE, tuple(parts), [n * gpus + i for n, i, _ in tests],

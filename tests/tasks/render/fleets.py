@@ -31,10 +31,8 @@ def fleet(nodes: int, peers: bool = True) -> Report:
     report = catalogue_report(TYPE, nodes, peers=peers)
     names = {f"node-{i}": f"ip-10-0-{i // 200}-{i % 200 + 11}" for i in range(nodes)}
     rows = tuple(_named(_with_curve(row, report), names) for row in report.observations)
-    found = tuple(
-        replace(node, name=names[node.name], identity=_identity(names[node.name], node.rank))
-        for node in report.nodes
-    )
+    pairs = [(node, names[node.name]) for node in report.nodes]
+    found = tuple(replace(node, name=name, identity=_identity(name, node.rank)) for node, name in pairs)
     declared = replace(report.declared, node_names=tuple(names.values()))
     return replace(
         report, gate_id="gate-p5-prod", declared=declared, nodes=found, observations=rows,
@@ -77,10 +75,8 @@ def cut_off(report: Report, bad: Sequence[str], gbps: float) -> Report:
     def slow(row: Observation) -> Observation:
         peers, speeds = row.metrics["peers"], row.metrics["bandwidth_gbps"]
         assert isinstance(peers, tuple) and isinstance(speeds, tuple)
-        made = tuple(
-            gbps if (peer in bad) != (row.subject in bad) else v
-            for peer, v in zip(peers, speeds, strict=True)
-        )
+        pairs = zip(peers, speeds, strict=True)
+        made = tuple(gbps if (peer in bad) != (row.subject in bad) else v for peer, v in pairs)
         return replace(row, metrics={**row.metrics, "bandwidth_gbps": made})  # type: ignore[dict-item]
 
     def tested(row: Observation) -> Observation:
@@ -89,15 +85,11 @@ def cut_off(report: Report, bad: Sequence[str], gbps: float) -> Report:
         mine = node_of(row.subject) in bad
         hit = [at for at, peer in enumerate(peers) if (names[int(str(peer)) // per] in bad) != mine]
         order = [*range(len(peers)), *hit * 3]
-        columns = {
-            name: tuple(value[at] for at in order)
-            for name, value in row.metrics.items()
-            if isinstance(value, tuple)
-        }
+        lists = {name: value for name, value in row.metrics.items() if isinstance(value, tuple)}
+        columns = {name: tuple(value[at] for at in order) for name, value in lists.items()}
         rates, share = columns["bandwidth_gbps"], gbps / TCP_GBPS
-        columns["bandwidth_gbps"] = tuple(
-            share * rate if at in hit else rate for at, rate in zip(order, rates, strict=True)
-        )
+        pairs = zip(order, rates, strict=True)
+        columns["bandwidth_gbps"] = tuple(share * rate if at in hit else rate for at, rate in pairs)
         rounds = row.metrics["rounds"]
         assert isinstance(rounds, int)
         again = range(rounds, rounds + 3 * len(hit))
@@ -128,11 +120,8 @@ def silent(report: Report, *lost: str) -> Report:
         }
         return replace(row, metrics={**row.metrics, **columns})  # type: ignore[dict-item]
 
-    rows = tuple(
-        unanswered(row) if row.check == "nccl.pairs" else row
-        for row in report.observations
-        if node_of(row.subject) not in lost
-    )
+    left = [row for row in report.observations if node_of(row.subject) not in lost]
+    rows = tuple(unanswered(row) if row.check == "nccl.pairs" else row for row in left)
     return replace(report, nodes=tuple(n for n in report.nodes if n.name not in lost), observations=rows)
 
 

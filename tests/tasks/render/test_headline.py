@@ -8,9 +8,12 @@ import pytest
 
 from checks.judge.not_measured import not_measured
 from checks.model import Answer, Cause, Finding, Level
-from checks.model_details import Unmeasured
+from checks.model_details import Sensitivity, Unmeasured
 from tasks.render.findings import failed_everywhere, gathered
-from tasks.render.headline import culprits, explanation, headline, sentence
+from tasks.render.headline import culprits, explanation, headline, sensitivity_lines, sentence
+from tasks.render.html import html
+from tasks.render.markdown import markdown
+from tasks.render.terminal import terminal
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 
@@ -18,6 +21,24 @@ def test_only_a_go_says_how_much_was_observed() -> None:
     """A page of a NO-GO shows it apart; a telephone shows the first words alone."""
     assert "observations" not in headline(verdict_of(wrong_sums(healthy())), "local")
     assert "GO local: 2 of 2 nodes, 4 of 4 ranks, " in headline(verdict_of(healthy()), "local")
+
+
+def test_each_page_says_how_slow_a_part_would_have_been_named() -> None:
+    """And of which part that is not known."""
+    limits = (("node", 0.054), ("rank", None), ("link", 0.309))
+    seen_from = tuple(Sensitivity("nccl.pairs", part, share) for part, share in limits)
+    verdict = replace(verdict_of(healthy()), seen_from=seen_from)
+
+    text = "a node from 5.4 % on, a rank unknown, a link from 30.9 % on"
+    assert [f"What is slower than the others would have been named by nccl.pairs: {text}."] == [
+        *sensitivity_lines(verdict)
+    ]
+    for page in (
+        terminal(healthy(), verdict, "local", width=200),
+        markdown(healthy(), verdict, "local"),
+        html(healthy(), verdict, "local"),
+    ):
+        assert text in page
 
 
 def _found(subject: str, message: str, check: str = "gpu.modes", is_predicate: bool = False) -> Finding:

@@ -43,9 +43,8 @@ def missing(check: str, subject: str, reason: str, level: Level = Level.FAIL) ->
 def many() -> Verdict:
     """The node's checks, those of its ranks, and ten reasons of their own."""
     findings = [missing(check, "node-1", EXITED) for check in NODE_CHECKS]
-    findings += [
-        missing(check, rank_subject("node-1", 8 + rank), EXITED) for check in RANK_CHECKS for rank in range(8)
-    ]
+    ranks = [rank_subject("node-1", 8 + rank) for rank in range(8)]
+    findings += [missing(check, rank, EXITED) for check in RANK_CHECKS for rank in ranks]
     findings += [missing(f"own.check{number}", CLUSTER, f"reason {number}") for number in range(10)]
     report = without_node(healthy(4, 8), "node-1")
     return replace(verdict_of(report), findings=(*verdict_of(report).findings[:1], *findings))

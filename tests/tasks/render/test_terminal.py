@@ -85,9 +85,8 @@ def test_a_suspect_policy_names_nobody_for_replacement() -> None:
         report = wrong_sums(report, f"node-{node}/rank-{node}")
     verdict = verdict_of(report)
 
-    assert headline(verdict, "local").startswith(
-        "NO-GO local: suspect the image or the policy: 4 of 8 nodes fail"
-    )
+    line = headline(verdict, "local")
+    assert line.startswith("NO-GO local: suspect the image or the policy: 4 of 8 nodes fail")
     assert "node-0" not in headline(verdict, "local")
     for page in pages_of(report, verdict).values():
         assert "out of use" not in page

@@ -33,9 +33,8 @@ def store(store: FolderStore) -> Store:
 def filled(made: Store) -> Store:
     """The store with two gates of one machine, the younger of which began an hour ago."""
     begun = [time.strftime("%Y%m%d-%H%M%S", time.gmtime(time.time() - ago_s)) for ago_s in (7200, 3600)]
-    gates = tuple(
-        PastGate(f"sample-{stamp}-000{number}", 900.0 + 1000.0 * number) for number, stamp in enumerate(begun)
-    )
+    names = [f"sample-{stamp}-000{number}" for number, stamp in enumerate(begun)]
+    gates = tuple(PastGate(name, 900.0 + 1000.0 * number) for number, name in enumerate(names))
     for gate in past(steady(1.0, gates)):
         assert gate is not None
         keep(made, gate.document)
@@ -138,18 +137,14 @@ def test_a_gate_that_used_a_pass_again_measured_nothing(store: Store) -> None:
     assert [(older, COSTLY, ())] == found(store)
 
 
-def test_gates_that_are_too_old_for_any_certificate_are_not_read(
+def test_offers_that_are_too_large_or_of_gates_that_are_too_old_are_cut(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates, "OFFERED_BYTES", 100)
+        assert [] == found(store)
     later = time.time() + 1e6
     monkeypatch.setattr("tasks.store.certificates.time.time", lambda: later)
-
-    assert [] == found(store)
-
-
-def test_offers_that_are_too_large_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "OFFERED_BYTES", 100)
-
     assert [] == found(store)
 
 

@@ -27,21 +27,16 @@ def test_list_leaves_out_what_is_no_value(store: FolderStore) -> None:
     assert store.list("g") == ("g/1/b",)
 
 
-def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(store: FolderStore) -> None:
-    """Reports that cannot be seen are not reports that are not there."""
-    store.put("g/1/b", b"")
+def test_folder_store_names_what_it_cannot_list_or_read(store: FolderStore) -> None:
+    """Reports that cannot be seen are not reports that are not there. Nobody writes into a pipe: to read it would never end."""
+    store.put("a/b", b"1")
     (loop := store.root / "h").symlink_to(loop)
+    os.mkfifo(store.root / "a" / "c")
 
     with pytest.raises(StoreError, match="cannot be listed"):
         store.list("h")
-
-
-def test_a_file_in_the_way_is_unwritable(tmp_path: Path) -> None:
-    """The store's folder cannot be made: the error says what to do."""
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(StoreUnwritable, match=r"set \[store\] path"):
-        FolderStore(tmp_path / "file" / "store").probe()
+    with pytest.raises(StoreError, match="no file"):
+        store.get("a/c")
 
 
 @pytest.fixture
@@ -76,10 +71,12 @@ def test_a_read_only_disk_is_unwritable(small_disk: Path) -> None:
         FolderStore(small_disk / "s").probe()
 
 
-def test_a_file_system_that_takes_no_files_is_unwritable() -> None:
-    """With the remedy of every other store that cannot be written."""
-    with pytest.raises(StoreUnwritable, match=r"cannot be written .*set \[store\] path"):
-        FolderStore(Path("/proc/prelaunch")).probe()
+def test_a_folder_that_cannot_be_made_is_unwritable(tmp_path: Path) -> None:
+    """A file is in its way, or its file system takes no files: the error says what to do."""
+    (tmp_path / "file").write_text("")
+    for root in (tmp_path / "file" / "store", Path("/proc/prelaunch")):
+        with pytest.raises(StoreUnwritable, match=r"cannot be written .*set \[store\] path"):
+            FolderStore(root).probe()
 
 
 def test_a_lock_that_is_never_let_go_of_is_said(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,15 +89,6 @@ def test_a_lock_that_is_never_let_go_of_is_said(store: FolderStore, monkeypatch:
             store.replace_if("a", b"1", b"2")
 
     assert (True, b"2") == (store.replace_if("a", b"1", b"2"), store.get("a"))
-
-
-def test_a_pipe_in_the_place_of_a_value_is_an_error(store: FolderStore) -> None:
-    """Nobody writes into it: to read it would never end."""
-    store.put("a/b", b"1")
-    os.mkfifo(store.root / "a" / "c")
-
-    with pytest.raises(StoreError, match="no file"):
-        store.get("a/c")
 
 
 @pytest.mark.parametrize("how", ["put", "replace"])

@@ -80,9 +80,8 @@ def test_gates_come_by_time(store: FolderStore) -> None:
     for number in range(3):
         keep(store, number, healthy())
 
-    assert ["b", "z-20261121-080000-0000", "a-20261122-080000-0000"] == [
-        name for name in history.kept_gates(store) if not name.startswith("sample")
-    ]
+    others = [name for name in history.kept_gates(store) if not name.startswith("sample")]
+    assert ["b", "z-20261121-080000-0000", "a-20261122-080000-0000"] == others
     assert [gate_id(2), gate_id(1), gate_id(0)] == [one.gate_id for one in newest_records(store, [])]
 
 
@@ -109,14 +108,10 @@ def test_history_keeps_the_newest_the_first_and_the_last_proof_of_many_gates() -
     """All are counted, whatever they say of a node. The newest finding of a kind is kept, in whichever order they come."""
     many = NEWEST + FIRST + 9
     proven, doubtful = rows(known(healthy(2, 2))), rows(known(wrong_sums(healthy(2, 2), "node-1/rank-3")))
-    gates = [
-        replace(
-            proven if number in (0, FIRST + 3) else doubtful,
-            gate_id=f"g{number:03}",
-            judged_at=f"2026-{1 + number // 28:02}-{1 + number % 28:02}T09:00:00Z",
-        )
-        for number in range(many)
-    ]
+    bases = [proven if number in (0, FIRST + 3) else doubtful for number in range(many)]
+    days = [f"2026-{1 + number // 28:02}-{1 + number % 28:02}T09:00:00Z" for number in range(many)]
+    pairs = enumerate(zip(bases, days, strict=True))
+    gates = [replace(base, gate_id=f"g{number:03}", judged_at=day) for number, (base, day) in pairs]
     judged = {one.gate_id: one.judged_at for one in gates}
     found, other = (merged_history(ClusterHistory(), judged, some) for some in (gates, gates[::-1]))
     healthy_node, bad_node = found.nodes

@@ -32,14 +32,10 @@ def olds(store: FolderStore, days: float = 5.5, keep_refused: bool = False) -> l
 
 
 def test_prune_plan_lists_gates_older_than_the_limit(store: FolderStore) -> None:
-    """And what is younger is not spoken of."""
+    """And what is younger is not spoken of. Refusals may be kept: they are what one learns from."""
     assert [gate_id(number) for number in range(5)] == olds(store)
     assert [gate_id(number) for number in range(3)] == olds(store, 7.5)
     assert [] == olds(store, 11)
-
-
-def test_refusals_may_be_kept(store: FolderStore) -> None:
-    """They are what one learns from."""
     assert gate_id(1) not in olds(store, keep_refused=True)
     assert (gate_id(1), "it refused") in planned(store, 5, True, NOW, {}).stays
 

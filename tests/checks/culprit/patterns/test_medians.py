@@ -55,7 +55,10 @@ def test_good_nodes_are_not_slow_and_have_no_slow_half(number: int, seeds: int, 
 
 def test_the_least_slowness_that_would_have_been_seen_follows_from_the_noise() -> None:
     """Never less than what healthy nodes differ by for good."""
-    seen = [decode(uneven(16, spread, {}), SHIPPED).seen_from or 0 for spread in (0.0, 0.02, 0.08, 0.4)]
+    seen = [
+        decode(uneven(16, spread, {}), SHIPPED).seen_from.get(Entity.NODE, 0)
+        for spread in (0.0, 0.02, 0.08, 0.4)
+    ]
 
     assert sorted(seen) == seen
     assert 0.05 == pytest.approx(seen[0], abs=0.001)
@@ -64,7 +67,7 @@ def test_the_least_slowness_that_would_have_been_seen_follows_from_the_noise() -
 
 def test_slow_nodes_are_found_as_often_as_the_printed_slowness_says() -> None:
     """Nine times of ten, or more often."""
-    seen = decode(uneven(16, 0.05, {}), SHIPPED).seen_from or 0
+    seen = decode(uneven(16, 0.05, {}), SHIPPED).seen_from.get(Entity.NODE, 0)
     found = [decode(uneven(16, 0.05, {5: 1 - seen}, seed=seed), SHIPPED) for seed in range(20)]
 
     assert sum(slow_ones(one) == {("node-5", Direction.BOTH)} for one in found) >= 16

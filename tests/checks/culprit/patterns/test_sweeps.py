@@ -10,7 +10,8 @@ import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Decoded, Entity, Matrix, MatrixAnswer, Tolerance
-from checks.culprit.patterns.sweeps import always_bad, swept_tests
+from checks.culprit.patterns.paths import always_bad
+from checks.culprit.patterns.sweeps import varies_between_sweeps
 from checks.culprit.rounds import round_robin, sweeps
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, in_rounds, matrix, named, nodes, one_sweep
 
@@ -37,8 +38,8 @@ def test_a_second_sweep_was_not_chosen_because_cells_were_bad() -> None:
     cells = all_pairs(parts)
     twice = matrix(parts, cells=2 * cells + 3 * cells[:4])
 
-    assert [True] * 2 * len(cells) + [False] * 12 == swept_tests(twice)
-    assert [True] * len(cells) + [False] * 12 == swept_tests(matrix(parts, cells=cells + 3 * cells[:4]))
+    assert [True] * 2 * len(cells) + [False] * 12 == twice.swept
+    assert [True] * len(cells) + [False] * 12 == matrix(parts, cells=cells + 3 * cells[:4]).swept
 
 
 def test_cells_that_are_bad_in_each_test_are_told_from_those_that_are_not() -> None:
@@ -174,3 +175,59 @@ def test_nodes_below_a_bad_switch_that_nobody_told_of_are_not_named_beside_a_bad
     assert {(Entity.NODE, "node-20"), (Entity.SWITCH, "switch of node-0, node-1, node-2 and others")} == {
         (kind, subject) for kind, subject, _ in named(found)
     }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_comes_and_goes_is_told_from_what_is_broken(seed: int) -> None:
+    """A quarter of the flows that leave a leaf take a broken uplink in each sweep; other traffic half of them at times."""
+    rng = random.Random(seed)
+    first = rng.randrange(25)
+    busy = range(first, first + 5)
+
+    def broken(a: int, b: int, at: int) -> float:
+        return 0.3 if a < 8 <= b and rng.random() < 0.25 else 1.0
+
+    def congested(a: int, b: int, at: int) -> float:
+        return 0.3 if (a < 8) != (b < 8) and at in busy and rng.random() < 0.5 else 1.0
+
+    for share, expected in ((broken, False), (congested, True)):
+        tests = swept(16, share, 2)
+        bad = [test for test, value in enumerate(tests.values) if value and value < GOOD / 2]
+        assert expected == varies_between_sweeps(tests, bad)
+        assert not varies_between_sweeps(swept(16, share, 1), bad)
+
+
+@pytest.mark.parametrize(
+    ("last", "controls", "is_named"),
+    [("......", "......", False), ("X.....", "......", True), ("X.....", "X..X..", False)],
+)
+def test_a_link_that_was_good_at_times_is_named_if_its_ends_are_good(
+    last: str, controls: str, is_named: bool
+) -> None:
+    """Of its tests 3 of 8 were bad, then 5 of 6 retests. Its path was busy if the next are good, or if good pairs of its ends,
+    which are measured beside it, have become bad as well.
+    """
+    sweep_tests = swept(
+        16, lambda a, b, at: 0.3 if {a, b} == {2, 5} and ((at < 15 and a < b) or at >= 45) else 1.0, 4
+    )
+    tests = [*zip(sweep_tests.sources, sweep_tests.targets, sweep_tests.rounds, strict=True)]
+    values, moments = [value or 0.0 for value in sweep_tests.values], [*sweep_tests.moments]
+
+    def measure(stage: int, pair: tuple[int, int], states: str) -> None:
+        for index, state in enumerate(states):
+            a, b = pair if index % 2 == 0 else pair[::-1]
+            tests.append((a, b, 87 + 30 * stage + index // 2))
+            values.append(BAD if state == "X" else GOOD)
+            moments.append(6.5 + 2.2 * stage + 0.07 * (index // 2))
+
+    def decoded() -> Decoded:
+        return decode(replace(in_rounds(nodes(16), tests, values), moments=moments), SHIPPED)
+
+    measure(0, (2, 5), "X.XXXX")
+    beside = [pair for pair in decoded().confirm if pair not in ((2, 5), (5, 2))]
+    assert {2, 5} <= {end for pair in beside for end in pair} and len(beside) == 4
+    measure(1, (2, 5), last)
+    for pair in beside[::2]:
+        measure(1, pair, controls)
+
+    assert is_named == bool(decoded().suspects)

@@ -28,7 +28,7 @@ def _policy(name: str = COLLECTIVE, **options: float) -> Policy:
 
 def _found(report: Report, name: str = COLLECTIVE, **options: float) -> list[Finding]:
     rows: Mapping[str, Sequence[Observation]] = {name: report.observations}
-    return list(judge(report, rows, _policy(name, **options), FACTS))
+    return judge(report, rows, _policy(name, **options), FACTS)[0]
 
 
 def _said(report: Report, **options: float) -> dict[str, str]:
@@ -204,7 +204,7 @@ def test_a_floor_follows_from_the_instance_tables_network() -> None:
     report = tournament(8, 1, name=NCCL)
     policy = _policy(NCCL, floor_share=0.5)
 
-    (found,) = judge(report, {NCCL: report.observations}, policy, facts)
+    (found,) = judge(report, {NCCL: report.observations}, policy, facts)[0]
 
     assert (CLUSTER, Cause.CONFIGURATION) == (found.subject, found.cause)
-    assert [] == list(judge(report, {NCCL: report.observations}, policy, FACTS))
+    assert [] == judge(report, {NCCL: report.observations}, policy, FACTS)[0]

@@ -24,7 +24,7 @@ from tests.sample_reports import FACTS, POLICY
 def found(report: Report, **options: float) -> list[Finding]:
     line = CheckPolicy(min_ranks=2, options={"slow_ratio": 0.7, **options})
     policy = replace(POLICY, checks={**POLICY.checks, COLLECTIVE: line}, max_unfit_fraction=0.25)
-    return list(judge(report, {COLLECTIVE: report.observations}, policy, FACTS))
+    return judge(report, {COLLECTIVE: report.observations}, policy, FACTS)[0]
 
 
 def said(findings: list[Finding]) -> list[tuple[str, str]]:
@@ -146,6 +146,9 @@ def test_a_sweep_that_could_not_have_seen_such_a_node_is_missing_evidence() -> N
     (one,) = found(healthy, detects_slow_node=0.02)
     assert (CLUSTER, "FAIL EVIDENCE") == said([one])[0]
     assert "but the policy asks for 2 %" in one.message
+    (one,) = found(healthy, detects_slow_link=0.2)
+    assert (CLUSTER, "FAIL EVIDENCE") == said([one])[0] and "a link would have been named" in one.message
+    assert [] == found(healthy, detects_slow_link=0.6)
     of_three = said(found(tournament(3, 1), detects_slow_node=0.3))
     assert [(CLUSTER, "FAIL EVIDENCE")] == [one for one in of_three if "FAIL" in one[1]]
 
@@ -349,7 +352,7 @@ def test_if_no_majority_is_fast_the_answer_is_missing_evidence(nodes: int, sick:
     else:
         fails = [one for one in findings if one.level.value == "FAIL"]
         assert {(CLUSTER, "FAIL EVIDENCE")} == set(said(fails))
-        blind, words = "a node would have been seen from", "no majority of the nodes is fast"
+        blind, words = "a node would have been named from", "no majority of the nodes is fast"
         assert any(words in one.message or (2 * sick < nodes and blind in one.message) for one in findings)
 
 

@@ -52,7 +52,7 @@ def runs() -> Mapping[float, list[Run]]:
         said = json.loads(line)
         rows = tuple(decode(Observation, row) for row in said["rows"])
         report = replace(tournament(8, 1), observations=rows)
-        found = tuple(judge(report, {COLLECTIVE: rows}, policy, FACTS))
+        found = tuple(judge(report, {COLLECTIVE: rows}, policy, FACTS)[0])
         made.setdefault(said["loss_percent"], []).append(Run(said["loss_percent"], said["host"], found))
     return made
 

@@ -38,8 +38,7 @@ def make(cluster: Cluster, tmp_path: Path) -> Make:
             "image": IMAGE, "kubeconfig_file": cluster.kubeconfig, "code": "image", "grace_s": 1.0, "poll_seconds": 0.1,
             "image_minutes": 0.01,
         }  # fmt: skip
-        return KubernetesLauncher(
-            tmp_path / "root", decode(KubernetesOptions, {**given, **changes}, "options")
-        )
+        options = decode(KubernetesOptions, {**given, **changes}, "options")
+        return KubernetesLauncher(tmp_path / "root", options)
 
     return made

@@ -21,6 +21,7 @@ from tasks.launchers.kubernetes.job_states import (
     together,
     workload_view,
 )
+from tests.tasks.parameters import spread
 
 DELETED = "2026-11-26T10:05:00Z"
 COMPLETE = {"type": "Complete", "status": "True"}
@@ -267,16 +268,13 @@ REPLACED = {**ended(0), "metadata": pod(made=DELETED)["metadata"]}
 
 
 @pytest.mark.parametrize(
-    ("jobs", "pods", "is_over"),
-    [
-        ([job(0, COMPLETE)], [ended(0, 0), ended(0, 1)], True),
-        ([job(0, failed())], [ended(1, 0)], True),
-        ([job(0, failed())], [ended(1, 0), pod(1)], False),
-        ([job(0, failed())], [ended(1, 0), unschedulable()], False),
-        ([job(0, failed())], [ended(1, 0), deleted(pod(1))], True),
-        ([job(0, COMPLETE)], [deleted(pod(0)), REPLACED], True),
-        (TWO, [ended(0, 0), ended(0, 1)], False),
-    ],
+    ("jobs", "is_over", "pods"),
+    spread(
+        ([job(0, COMPLETE)], True, ([ended(0, 0), ended(0, 1)], [deleted(pod(0)), REPLACED])),
+        ([job(0, failed())], True, ([ended(1, 0)], [ended(1, 0), deleted(pod(1))])),
+        ([job(0, failed())], False, ([ended(1, 0), pod(1)], [ended(1, 0), unschedulable()])),
+        (TWO, False, ([ended(0, 0), ended(0, 1)],)),
+    ),
 )
 def test_a_job_is_over_once_none_of_its_pods_can_run(
     jobs: list[dict[str, Any]], pods: list[dict[str, Any]], is_over: bool

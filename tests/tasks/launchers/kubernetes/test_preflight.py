@@ -68,9 +68,8 @@ def test_a_missing_right_is_named_with_the_rule(cluster: Cluster, verb: str, plu
 
 def test_preflight_finds_a_pod_that_admission_refuses(cluster: Cluster) -> None:
     """A Job is taken, and its pods would never be made."""
-    cluster.server.takes = lambda made: (
-        'violates PodSecurity "restricted:latest"' if made["kind"] == "Pod" else ""
-    )
+    refusal = 'violates PodSecurity "restricted:latest"'
+    cluster.server.takes = lambda made: refusal if made["kind"] == "Pod" else ""
     (said,) = wrong(look(cluster))
 
     assert "PodSecurity" in said and said.startswith("Pod gate-1-train-1-preflight")

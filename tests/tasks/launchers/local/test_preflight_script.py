@@ -15,6 +15,7 @@ from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed, run_preflight
 from tasks.gate_file.request import GateRequest
 from tests.flows.gates import write_gate
+from tests.tasks.parameters import spread
 
 THERE = Path(__file__)
 
@@ -79,14 +80,11 @@ def test_a_missing_script_is_wrong(tmp_path: Path, command: list[str], distribut
 
 
 @pytest.mark.parametrize(
-    ("command", "distributed"),
-    [
-        ([str(THERE)], "torchrun"),
-        (["{python}", str(THERE)], "none"),
-        (["{here}/train.py"], "torchrun"),
-        (["sh", "-c", "true"], "none"),
-        (["-m", "package.train"], "torchrun"),
-    ],
+    ("distributed", "command"),
+    spread(
+        ("torchrun", ([str(THERE)], ["{here}/train.py"], ["-m", "package.train"])),
+        ("none", (["{python}", str(THERE)], ["sh", "-c", "true"])),
+    ),
 )
 def test_a_script_that_is_there_is_all_right(tmp_path: Path, command: list[str], distributed: str) -> None:
     """Also one below the gate file's folder, a program of PATH, and a module, which is not looked for."""

@@ -11,6 +11,7 @@ from botocore.session import get_session
 from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.sagemaker import job_states
 from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, CAPACITY, described, ended
+from tests.tasks.parameters import spread
 
 
 @functools.cache
@@ -33,36 +34,22 @@ def test_every_status_of_a_running_or_ended_job_has_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "secondary", "state"),
-    [
-        ("InProgress", "Starting", JobState.PENDING),
-        ("InProgress", "Pending", JobState.PENDING),
-        ("InProgress", "Interrupted", JobState.PENDING),
-        ("InProgress", "Restarting", JobState.PENDING),
-        ("InProgress", "Training", JobState.RUNNING),
-        ("InProgress", "Completed", JobState.RUNNING),
-        ("Stopping", "Stopping", JobState.RUNNING),
-        ("Completed", "Completed", JobState.SUCCEEDED),
-        ("Failed", "Failed", JobState.FAILED),
-        ("Stopped", "Stopped", JobState.CANCELLED),
-        ("Stopped", "MaxRuntimeExceeded", JobState.FAILED),
-        ("Stopped", "MaxWaitTimeExceeded", JobState.FAILED),
-        ("Completed", "Uploading", JobState.SUCCEEDED),
-        ("Completed", "SomethingNew", JobState.SUCCEEDED),
-        ("Failed", "SomethingNew", JobState.FAILED),
-        ("Failed", "Uploading", JobState.FAILED),
-        ("Stopped", "SomethingNew", JobState.CANCELLED),
-        ("Stopped", "Failed", JobState.CANCELLED),
-        ("Stopping", "SomethingNew", JobState.RUNNING),
-        ("InProgress", "SomethingNew", JobState.PENDING),
-        ("Deleting", "Completed", JobState.SUCCEEDED),
-        ("Deleting", "Failed", JobState.FAILED),
-        ("Deleting", "Stopped", JobState.CANCELLED),
-        ("Deleting", "MaxRuntimeExceeded", JobState.FAILED),
-        ("Deleting", "SomethingNew", JobState.CANCELLED),
-        ("SomethingNew", "Completed", JobState.UNKNOWN),
-        ("", "", JobState.UNKNOWN),
-    ],
+    ("status", "state", "secondary"),
+    spread(
+        ("InProgress", JobState.PENDING, ("Starting", "Pending", "Interrupted", "Restarting")),
+        ("InProgress", JobState.PENDING, ("SomethingNew",)),
+        ("InProgress", JobState.RUNNING, ("Training", "Completed")),
+        ("Stopping", JobState.RUNNING, ("Stopping", "SomethingNew")),
+        ("Completed", JobState.SUCCEEDED, ("Completed", "Uploading", "SomethingNew")),
+        ("Failed", JobState.FAILED, ("Failed", "SomethingNew", "Uploading")),
+        ("Stopped", JobState.CANCELLED, ("Stopped", "SomethingNew", "Failed")),
+        ("Stopped", JobState.FAILED, ("MaxRuntimeExceeded", "MaxWaitTimeExceeded")),
+        ("Deleting", JobState.SUCCEEDED, ("Completed",)),
+        ("Deleting", JobState.FAILED, ("Failed", "MaxRuntimeExceeded")),
+        ("Deleting", JobState.CANCELLED, ("Stopped", "SomethingNew")),
+        ("SomethingNew", JobState.UNKNOWN, ("Completed",)),
+        ("", JobState.UNKNOWN, ("",)),
+    ),
 )
 def test_a_pair_has_one_state(status: str, secondary: str, state: JobState) -> None:
     """The main status decides; a secondary status that is not known is detail. Only an unknown main status is unknown."""
@@ -116,17 +103,14 @@ def test_containers_start_again_after_a_restart(steps: tuple[str, ...], starts: 
 
 
 @pytest.mark.parametrize(
-    ("reason", "trouble"),
-    [
-        (ALGORITHM, Trouble.ENDED),
-        ("ClientError: Cannot pull algorithm container", Trouble.CONFIGURATION),
-        (CAPACITY, Trouble.NO_CAPACITY),
-        ("InsufficientCapacityError: no capacity in the training plan", Trouble.NO_CAPACITY),
-        ("InternalServerError: We encountered an internal error. Please try again.", Trouble.SERVICE),
-        ("Something that nobody has seen", Trouble.ENDED),
-        ("", Trouble.ENDED),
-        ("AlgorithmError: the log said CapacityError: no", Trouble.ENDED),
-    ],
+    ("trouble", "reason"),
+    spread(
+        (Trouble.ENDED, (ALGORITHM, "Something that nobody has seen", "")),
+        (Trouble.ENDED, ("AlgorithmError: the log said CapacityError: no",)),
+        (Trouble.CONFIGURATION, ("ClientError: Cannot pull algorithm container",)),
+        (Trouble.NO_CAPACITY, (CAPACITY, "InsufficientCapacityError: no capacity in the training plan")),
+        (Trouble.SERVICE, ("InternalServerError: We encountered an internal error. Please try again.",)),
+    ),
 )
 def test_a_reason_has_a_kind(reason: str, trouble: Trouble) -> None:
     """Told by how it begins; a text of no known kind is to be judged by the report."""

@@ -68,12 +68,14 @@ def test_a_job_without_capacity_says_so(aws: Stubbed) -> None:
     assert (status.state, status.trouble, status.attempt) == (JobState.FAILED, Trouble.NO_CAPACITY, "")
 
 
-def test_the_running_attempt_is_known_by_its_objects(aws: Stubbed) -> None:
-    """Without reading one of them."""
-    aws.describes(described())
+def test_the_running_attempt_is_known_by_its_objects_and_stays_while_s3_is_silent(aws: Stubbed) -> None:
+    """Without reading one of them. Silence does not end a job that runs; the detail says what is wrong."""
+    aws.describes(described(), described())
     lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
     status = aws.launcher.state(JOB)
     assert (status.state, status.attempt, status.earlier) == (JobState.RUNNING, A, ())
+    status = state_while_s3_is_silent(aws)
+    assert (status.state, status.attempt, "SlowDown" in status.detail) == (JobState.RUNNING, A, True)
 
 
 def test_a_restart_that_left_nothing_is_not_judged_by_the_life_before(aws: Stubbed) -> None:
@@ -86,15 +88,6 @@ def test_a_restart_that_left_nothing_is_not_judged_by_the_life_before(aws: Stubb
         aws.logs.add_client_error("describe_log_streams", "ResourceNotFoundException", "", 400)
     status = aws.launcher.state(JOB)
     assert (status.state, status.attempt, status.earlier) == (JobState.FAILED, "", (A,))
-
-
-def test_s3_that_is_silent_does_not_end_a_job_that_runs(aws: Stubbed) -> None:
-    """The last attempt that was seen stays; the detail says what is wrong."""
-    aws.describes(described(), described())
-    lists(aws, f"{A}/agent/algo-1.json")
-    aws.launcher.state(JOB)
-    status = state_while_s3_is_silent(aws)
-    assert (status.state, status.attempt, "SlowDown" in status.detail) == (JobState.RUNNING, A, True)
 
 
 def test_s3_that_is_silent_at_the_end_is_asked_again(aws: Stubbed) -> None:

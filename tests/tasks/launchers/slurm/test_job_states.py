@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.slurm.job_states import STATES, TROUBLES, UnreadableRow, row_for, rows_of, task_ends
+from tests.tasks.parameters import spread
 
 
 @pytest.mark.parametrize(
@@ -59,17 +60,14 @@ def test_no_text_is_read_wrongly(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "reason", "held"),
-    [
-        ("PENDING", "launch failed requeued held", True),
-        ("PENDING", "launch_failed_requeued_held", True),
-        ("PENDING", "JobHoldMaxRequeue", True),
-        ("REQUEUE_HOLD", "launch failed requeued held", True),
-        ("PENDING", "JobHeldUser", False),
-        ("PENDING", "JobHeldAdmin", False),
-        ("PENDING", "BeginTime", False),
-        ("RUNNING", "launch failed requeued held", False),
-    ],
+    ("state", "held", "reason"),
+    spread(
+        ("PENDING", True, ("launch failed requeued held", "launch_failed_requeued_held")),
+        ("PENDING", True, ("JobHoldMaxRequeue",)),
+        ("REQUEUE_HOLD", True, ("launch failed requeued held",)),
+        ("PENDING", False, ("JobHeldUser", "JobHeldAdmin", "BeginTime")),
+        ("RUNNING", False, ("launch failed requeued held",)),
+    ),
 )
 def test_a_job_that_slurm_holds_after_it_could_not_start_it(state: str, reason: str, held: bool) -> None:
     """A person's hold is waited for; Slurm's own would be waited for in vain."""
@@ -131,39 +129,29 @@ def test_srun_log_gives_start_and_exit_code_of_each_node(
     log: str, ends: dict[str, tuple[bool, int | None]]
 ) -> None:
     """By node, of the last start alone: whether it was started at all, and its exit code."""
-    assert ends == {
-        node: (end.launched, end.code) for node, end in task_ends(STARTED + log + "\n", OF_FOUR).items()
-    }
+    by_node = task_ends(STARTED + log + "\n", OF_FOUR)
+    assert ends == {node: (end.launched, end.code) for node, end in by_node.items()}
 
 
 @pytest.mark.parametrize(
-    ("why", "never", "trouble"),
-    [
-        ("PartitionTimeLimit", True, Trouble.CONFIGURATION),
-        ("PartitionNodeLimit", True, Trouble.CONFIGURATION),
-        ("BadConstraints", True, Trouble.CONFIGURATION),
-        ("InvalidQOS", True, Trouble.CONFIGURATION),
-        ("InvalidAccount", True, Trouble.CONFIGURATION),
-        ("DependencyNeverSatisfied", True, Trouble.CONFIGURATION),
-        ("AssocMaxNodePerJobLimit", True, Trouble.QUOTA),
-        ("QOSMaxNodePerJobLimit", True, Trouble.QUOTA),
-        ("QOSMaxWallDurationPerJobLimit", True, Trouble.QUOTA),
-        ("QOSMinGRES", True, Trouble.QUOTA),
-        ("AssocMaxGRESMinutesPerJob", True, Trouble.QUOTA),
-        ("AssocGrpNodeLimit", False, Trouble.QUOTA),
-        ("AssocGrpCPUMinutesLimit", False, Trouble.QUOTA),
-        ("QOSGrpGRES", False, Trouble.QUOTA),
-        ("AssocMaxJobsLimit", False, Trouble.QUOTA),
-        ("QOSMaxNodePerUserLimit", False, Trouble.QUOTA),
-        ("Resources", False, Trouble.NONE),
-        ("Priority", False, Trouble.NONE),
-        ("Dependency", False, Trouble.NONE),
-        ("BeginTime", False, Trouble.NONE),
-        ("ReqNodeNotAvail, UnavailableNodes:n1", False, Trouble.NONE),
-        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", False, Trouble.NONE),
-        ("", False, Trouble.NONE),
-    ],
-)  # fmt: skip
+    ("never", "trouble", "why"),
+    spread(
+        (True, Trouble.CONFIGURATION, ("PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints")),
+        (True, Trouble.CONFIGURATION, ("InvalidQOS", "InvalidAccount", "DependencyNeverSatisfied")),
+        (True, Trouble.QUOTA, ("AssocMaxNodePerJobLimit", "QOSMaxNodePerJobLimit")),
+        (True, Trouble.QUOTA, ("QOSMaxWallDurationPerJobLimit", "QOSMinGRES", "AssocMaxGRESMinutesPerJob")),
+        (False, Trouble.QUOTA, ("AssocGrpNodeLimit", "AssocGrpCPUMinutesLimit", "QOSGrpGRES")),
+        (False, Trouble.QUOTA, ("AssocMaxJobsLimit", "QOSMaxNodePerUserLimit")),
+        (False, Trouble.NONE, ("Resources", "Priority", "Dependency", "BeginTime")),
+        (False, Trouble.NONE, ("ReqNodeNotAvail, UnavailableNodes:n1",)),
+        (
+            False,
+            Trouble.NONE,
+            ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",),
+        ),
+        (False, Trouble.NONE, ("",)),
+    ),
+)
 def test_a_job_waits_only_where_waiting_can_help(why: str, never: bool, trouble: Trouble) -> None:
     """A limit of a group may be used up by jobs that end; what is wrong with the job itself does not pass."""
     (row,) = rows_of(f"7|PENDING||{why.replace(' ', '_')}\n")

@@ -29,9 +29,8 @@ from tests.tasks.notifiers.slack.slack_world import ASKED, CANNOT_TELL, GO, ITEM
 from tests.tasks.sessions import answer
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
-OVERRIDE = replace(
-    REFUSED, topic=PageKind.QUESTION, audience=Audience.OWNER, question=replace(ASKED, override=True)
-)
+OVERRIDING = replace(ASKED, override=True)
+OVERRIDE = replace(REFUSED, topic=PageKind.QUESTION, audience=Audience.OWNER, question=OVERRIDING)
 CONSOLE = "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html"
 HOSTILE = (
     "<!channel> <@U1> *bold* _it_ ~no~ `code` :fire: <http://evil|x> http://evil.example & ```\x1b[31m\u202e"
@@ -161,9 +160,8 @@ def test_links_are_whole_or_left_out() -> None:
 
 def test_slack_question_keeps_its_buttons_at_the_block_limits() -> None:
     """However much is found, the buttons are there."""
-    page = replace(
-        QUESTION, items=tuple(item(n, sentence="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9
-    )
+    items = tuple(item(n, sentence="m" * 2900) for n in range(9))
+    page = replace(QUESTION, items=items, costs=("c" * 600,) * 9)
 
     blocks = notification_message(page).blocks
 

@@ -114,9 +114,8 @@ def test_every_form_names_the_suspect() -> None:
 def test_names_are_inert() -> None:
     """A matrix of another tool names its parts."""
     name = "<script>alert(1)</script>|[x](http://e.example)"
-    parts = tuple(
-        replace(part, name=name + part.name, node=name + part.node) for part in BAD.matrix.endpoints
-    )
+    ends = BAD.matrix.endpoints
+    parts = tuple(replace(part, name=name + part.name, node=name + part.node) for part in ends)
     hostile = VerdictContext(matrices=(shown(replace(BAD.matrix, endpoints=parts)),))
     verdict, _ = with_shown(8)
 

@@ -20,6 +20,7 @@ from tasks.reports.fleet.text import answer_line, engine_text, fleet_text, node_
 from tasks.store.node_rows import NodeRow, Standing
 from tests.fakes.machines import serving
 from tests.tasks.kept_gates import known_of
+from tests.tasks.parameters import spread
 from tests.tasks.reports.fleet.test_states import NOW, gate
 
 GATE = "p5-20261125-120000-abcd"
@@ -48,23 +49,19 @@ def machine(
 
 
 @pytest.mark.parametrize(
-    ("acts", "expected"),
-    [
-        ((), OurState.UNTOUCHED),
-        ((act(Rung.PAGE),), OurState.UNTOUCHED),
-        ((act(Rung.FENCE, ActState.REFUSED),), OurState.UNTOUCHED),
-        ((act(Rung.FENCE),), OurState.FENCED),
-        ((act(Rung.FENCE), act(Rung.PAGE)), OurState.FENCED),
-        ((act(Rung.FENCE, ActState.AMBIGUOUS),), OurState.UNSETTLED),
-        ((act(Rung.FENCE, ActState.INTENDED),), OurState.UNSETTLED),
-        ((act(Rung.FENCE), act(Rung.REBOOT, ActState.ACCEPTED)), OurState.REPAIRING),
-        ((act(Rung.FENCE), act(Rung.REBOOT, ActState.FAILED)), OurState.FENCED),
-        ((act(Rung.FENCE), act(Rung.RECHECK, ActState.INTENDED)), OurState.TESTING),
-        ((act(Rung.FENCE), act(Rung.RECHECK, proof=Proof.PASSED)), OurState.FENCED),
-        ((act(Rung.FENCE), act(Rung.RETURN)), OurState.RETURNED),
-        ((act(Rung.FENCE), act(Rung.RETURN, ActState.REFUSED)), OurState.FENCED),
-        ((act(Rung.FENCE), act(Rung.RETURN, ActState.FAILED)), OurState.UNSETTLED),
-    ],
+    ("expected", "acts"),
+    spread(
+        (OurState.UNTOUCHED, ((), (act(Rung.PAGE),), (act(Rung.FENCE, ActState.REFUSED),))),
+        (OurState.FENCED, ((act(Rung.FENCE),), (act(Rung.FENCE), act(Rung.PAGE)))),
+        (OurState.FENCED, ((act(Rung.FENCE), act(Rung.REBOOT, ActState.FAILED)),)),
+        (OurState.FENCED, ((act(Rung.FENCE), act(Rung.RECHECK, proof=Proof.PASSED)),)),
+        (OurState.FENCED, ((act(Rung.FENCE), act(Rung.RETURN, ActState.REFUSED)),)),
+        (OurState.UNSETTLED, ((act(Rung.FENCE, ActState.AMBIGUOUS),), (act(Rung.FENCE, ActState.INTENDED),))),
+        (OurState.UNSETTLED, ((act(Rung.FENCE), act(Rung.RETURN, ActState.FAILED)),)),
+        (OurState.REPAIRING, ((act(Rung.FENCE), act(Rung.REBOOT, ActState.ACCEPTED)),)),
+        (OurState.TESTING, ((act(Rung.FENCE), act(Rung.RECHECK, ActState.INTENDED)),)),
+        (OurState.RETURNED, ((act(Rung.FENCE), act(Rung.RETURN)),)),
+    ),
 )
 def test_our_acts_say_where_a_node_is(acts: tuple[Act, ...], expected: OurState) -> None:
     """What was refused changed nothing, what may have happened is not settled, and a page moves nothing."""
@@ -72,25 +69,23 @@ def test_our_acts_say_where_a_node_is(acts: tuple[Act, ...], expected: OurState)
 
 
 @pytest.mark.parametrize(
-    ("found", "ours", "expected"),
-    [
-        (machine(ServiceState.SERVING), OurState.FENCED, Disagreement.SERVES),
-        (machine(ServiceState.SERVING), OurState.REPAIRING, Disagreement.SERVES),
-        (machine(ServiceState.OUT, Holder.OTHER), OurState.FENCED, Disagreement.OTHER_HOLDER),
-        (machine(ServiceState.OUT), OurState.FENCED, Disagreement.UNMARKED),
-        (machine(ServiceState.OUT, Holder.PRELAUNCH, "other-1"), OurState.FENCED, Disagreement.OTHER_GATE),
-        (machine(ServiceState.OUT, Holder.PRELAUNCH), OurState.FENCED, None),
-        (machine(ServiceState.TESTING, Holder.PRELAUNCH), OurState.TESTING, None),
-        (machine(ServiceState.CHANGING, Holder.PRELAUNCH), OurState.REPAIRING, None),
-        (machine(ServiceState.OUT, Holder.PRELAUNCH), OurState.RETURNED, Disagreement.HELD),
-        (machine(ServiceState.OUT, Holder.PRELAUNCH), OurState.UNTOUCHED, Disagreement.HELD),
-        (machine(ServiceState.OUT, Holder.OTHER), OurState.UNTOUCHED, None),
-        (machine(ServiceState.SERVING), OurState.RETURNED, None),
-        (None, OurState.FENCED, Disagreement.MISSING),
-        (machine(ServiceState.GONE), OurState.TESTING, Disagreement.MISSING),
-        (None, OurState.REPAIRING, None),
-        (None, OurState.RETURNED, None),
-    ],
+    ("ours", "expected", "found"),
+    spread(
+        (OurState.FENCED, Disagreement.SERVES, (machine(ServiceState.SERVING),)),
+        (OurState.REPAIRING, Disagreement.SERVES, (machine(ServiceState.SERVING),)),
+        (OurState.FENCED, Disagreement.OTHER_HOLDER, (machine(ServiceState.OUT, Holder.OTHER),)),
+        (OurState.FENCED, Disagreement.UNMARKED, (machine(ServiceState.OUT),)),
+        (OurState.FENCED, Disagreement.OTHER_GATE, (machine(ServiceState.OUT, Holder.PRELAUNCH, "other-1"),)),
+        (OurState.FENCED, None, (machine(ServiceState.OUT, Holder.PRELAUNCH),)),
+        (OurState.TESTING, None, (machine(ServiceState.TESTING, Holder.PRELAUNCH),)),
+        (OurState.REPAIRING, None, (machine(ServiceState.CHANGING, Holder.PRELAUNCH), None)),
+        (OurState.RETURNED, Disagreement.HELD, (machine(ServiceState.OUT, Holder.PRELAUNCH),)),
+        (OurState.UNTOUCHED, Disagreement.HELD, (machine(ServiceState.OUT, Holder.PRELAUNCH),)),
+        (OurState.UNTOUCHED, None, (machine(ServiceState.OUT, Holder.OTHER),)),
+        (OurState.RETURNED, None, (machine(ServiceState.SERVING), None)),
+        (OurState.FENCED, Disagreement.MISSING, (None,)),
+        (OurState.TESTING, Disagreement.MISSING, (machine(ServiceState.GONE),)),
+    ),
 )
 def test_a_contradiction_is_named(
     found: Machine | None, ours: OurState, expected: Disagreement | None
@@ -142,9 +137,8 @@ def test_a_contradiction_at_a_node_that_no_gate_has_tested_is_said_and_counted()
     found = shown_by_engine(machine(ServiceState.OUT, Holder.PRELAUNCH), acts=(gone,), one_name="")
 
     assert "1 differs from the engine" in answer_line(replace(found, nodes=(NODE,)))
-    assert f"1 other node: n2 ({Disagreement.HELD.value})" in fleet_text(found) and "n7" not in fleet_text(
-        found
-    )
+    text = fleet_text(found)
+    assert f"1 other node: n2 ({Disagreement.HELD.value})" in text and "n7" not in text
 
 
 def test_a_node_is_joined_with_the_engine_by_the_engine_s_name() -> None:
@@ -153,9 +147,8 @@ def test_a_node_is_joined_with_the_engine_by_the_engine_s_name() -> None:
     gates = (gate(3600.0, row),)
     fenced = act(Rung.FENCE, node="ip-10-0-0-7")
     views = machine_rows({"ip-10-0-0-7": Machine("ip-10-0-0-7", ServiceState.SERVING)}, (fenced,), serving())
-    found = fleet_of(
-        known_of(gates), NOW, 1e9, {("c", "ip-10-0-0-7"): [fenced]}, {row.node: row for row in views}
-    )
+    by_node = {row.node: row for row in views}
+    found = fleet_of(known_of(gates), NOW, 1e9, {("c", "ip-10-0-0-7"): [fenced]}, by_node)
 
     (node,) = found.nodes
     assert ((), Disagreement.SERVES, 1) == (found.untested, node.differs, len(node.acts))

@@ -23,11 +23,9 @@ from tests.sample_reports import FACTS, POLICY, healthy, with_metric
 from tests.tasks.kept_gates import gate_id
 from tests.tasks.reports.fleet.test_states import DAY_S, GEMM, fleet, gate, node, only
 
-LOST = tuple(
-    Finding(Level.FAIL, Cause.EVIDENCE, check, f"a/rank-{rank}", "not measured: it hung")
-    for check in ("collective.all_gather", "collective.all_reduce", "compute.gemm")
-    for rank in (2, 3)
-)
+CHECKS = ("collective.all_gather", "collective.all_reduce", "compute.gemm")
+HUNG = Finding(Level.FAIL, Cause.EVIDENCE, "", "", "not measured: it hung")
+LOST = tuple(replace(HUNG, check=check, subject=f"a/rank-{rank}") for check in CHECKS for rank in (2, 3))
 _NEWER = gate(HOUR_S, node("a", Standing.CANNOT_TELL, LOST), checks=("system.clock",))
 FOUND = fleet(gate(2 * HOUR_S, node("a")), _NEWER)
 
@@ -158,10 +156,9 @@ def test_a_check_that_was_measured_on_a_busy_node_is_missing_no_more() -> None:
     other = replace(missing, subject="node-0/rank-1")
 
     def still(*later: Finding) -> set[tuple[Cause, str]]:
-        gates = [
-            gate(age * HOUR_S, node("node-0", Standing.DOUBTFUL, found), checks=("system.clock",))
-            for age, found in ((3, (missing, fault)), (2, later), (1, later))
-        ]
+        ages = ((3, (missing, fault)), (2, later), (1, later))
+        nodes = [(age, node("node-0", Standing.DOUBTFUL, found)) for age, found in ages]
+        gates = [gate(age * HOUR_S, one, checks=("system.clock",)) for age, one in nodes]
         left = [one.finding for one in only(fleet(*gates)).open]
         return {(one.cause, one.subject) for one in left if one.level is Level.FAIL}
 

@@ -62,9 +62,8 @@ def test_pruning_makes_no_machine_look_better(store: FolderStore) -> None:
 def with_gpus(report: Report, machine: str, driver: str = "570.1") -> Report:
     """The report with GPUs of their own in each node."""
     own = {n.name: {"gpu_uuids": f"GPU-{machine}-{n.name}", "driver": driver} for n in report.nodes}
-    return replace(
-        report, nodes=tuple(replace(n, identity={**n.identity, **own[n.name]}) for n in report.nodes)
-    )
+    nodes = tuple(replace(n, identity={**n.identity, **own[n.name]}) for n in report.nodes)
+    return replace(report, nodes=nodes)
 
 
 @pytest.mark.parametrize("driver", ["570.1", "580.1"])

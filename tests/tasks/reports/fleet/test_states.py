@@ -170,10 +170,8 @@ def test_numbers_that_move_are_counted_and_named() -> None:
     found = fleet_of(known_of(falling), NOW, DAY_S)
     trends = {one.name: one.trend for one in found.nodes}
 
-    assert [(37, 0, 0), (0, 37, 0)] == [
-        (len(trend.degrading), trend.steady, trend.unknown)
-        for trend in (trends["node-0000"], trends["node-0003"])
-    ]
+    pair = (trends["node-0000"], trends["node-0003"])
+    assert [(37, 0, 0), (0, 37, 0)] == [(len(one.degrading), one.steady, one.unknown) for one in pair]
     assert ["all together (a group)"] == list(found.groups)
     assert "all together (a group): area.check0 value_gbps" in fleet_text(found)
     assert "1 gets worse" in answer_line(found) and 1 == fleet_code(found)
@@ -224,10 +222,8 @@ def test_a_report_without_ids_is_of_the_machine_that_had_its_name(
 ) -> None:
     """Ids that could not be read make no other machine; those of another machine do."""
     rounds = ([node("a", Standing.CONDEMNED, [GEMM], machine="x")], *later)
-    gates = [
-        gate((9 - place) * HOUR_S, *own, checks=("compute.gemm",) if place == 0 else ("system.clock",))
-        for place, own in enumerate(rounds)
-    ]
+    measured = [("compute.gemm",), *[("system.clock",)] * len(later)]
+    gates = [gate((9 - at) * HOUR_S, *own, checks=measured[at]) for at, own in enumerate(rounds)]
     found = fleet(*gates)
 
     assert (states, replaced) == ({one.name: one.state for one in found.nodes}, len(found.replaced))

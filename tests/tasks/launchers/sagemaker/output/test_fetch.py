@@ -138,9 +138,8 @@ def test_an_s3_that_is_gone_is_an_error(aws: Account, tmp_path: Path) -> None:
 
 
 # Machines that were confirmed check nothing: there is no report to look for.
-LET_IN = {f"{A}/agent/{name}.json": record(1) for name in HOSTS} | {
-    f"{A}/started/{name}": b"" for name in HOSTS
-}
+AGENTS = {f"{A}/agent/{name}.json": record(1) for name in HOSTS}
+LET_IN = AGENTS | {f"{A}/started/{name}": b"" for name in HOSTS}
 
 
 @pytest.mark.parametrize("files", [told(), LET_IN], ids=["checked", "confirmed"])
@@ -155,18 +154,12 @@ def test_a_job_that_told_all_is_read_by_objects_alone(
     assert files_in(tmp_path) == files
 
 
-def test_output_fetch_takes_from_the_archive_what_was_not_copied(aws: Account, tmp_path: Path) -> None:
-    """The report of a host that reached no S3."""
-    aws.writes(told(A, "algo-1"))
-    aws.writes({"output.tar.gz": packed(told())}, ARCHIVE)
-    aws.output().fetch(tmp_path, aws.ended())
-
-    assert told() == files_in(tmp_path)
-
-
-def test_a_report_that_grew_after_its_copy_comes_in_the_archive(aws: Account, tmp_path: Path) -> None:
-    """The copy is as far as S3 could be reached; a finished one is never replaced."""
-    aws.writes(told(A, "algo-1") | told(A, "algo-2", code=None, complete=False))
+@pytest.mark.parametrize("begun", [{}, told(A, "algo-2", code=None, complete=False)])
+def test_output_fetch_takes_from_the_archive_what_was_not_copied_whole(
+    aws: Account, tmp_path: Path, begun: dict[str, bytes]
+) -> None:
+    """The report of a host that reached no S3, or only at its beginning; a finished one is never replaced."""
+    aws.writes(told(A, "algo-1") | begun)
     other = told(A, "algo-2") | {f"{A}/nodes/algo-1.json": report("somebody-else")}
     aws.writes({"output.tar.gz": packed(other)}, ARCHIVE)
     aws.output().fetch(tmp_path, aws.ended())

@@ -28,6 +28,7 @@ from tests.tasks.launchers.sagemaker.preflight.accounts import (
     options,
     plans,
 )
+from tests.tasks.parameters import spread
 from tests.tasks.store import servers
 
 OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
@@ -51,9 +52,8 @@ def test_preflight_finds_no_fault_in_a_furnished_account(account: Account) -> No
     chosen = options()
     lines = check(plans(chosen), chosen, account.clients)
 
-    assert {"permission to start jobs", "permissions of the role", "quota"} == {
-        line.subject for line in lines if line.result is not OK
-    }
+    faults = {line.subject for line in lines if line.result is not OK}
+    assert {"permission to start jobs", "permissions of the role", "quota"} == faults
     assert [] == [line for line in lines if line.result is WRONG]
 
 
@@ -65,18 +65,15 @@ def test_a_role_of_another_account_is_wrong(account: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "expected"),
-    [
-        (f"{REGISTRY}/prelaunch:1", OK),
-        (f"{REGISTRY}/prelaunch:2", WRONG),
-        (f"{REGISTRY}/prelaunch", WRONG),
-        (f"{REGISTRY}/prelaunch@sha256:{'b' * 64}", WRONG),
-        (f"{REGISTRY}/other:1", WRONG),
-        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.9", UNSEEN),
-        ("123456789012.dkr.ecr.eu-west-1.amazonaws.com/prelaunch:1", UNSEEN),
-        ("public.ecr.aws/prelaunch/prelaunch:1", UNSEEN),
-        ("prelaunch:1", UNSEEN),
-    ],
+    ("expected", "image"),
+    spread(
+        (OK, (f"{REGISTRY}/prelaunch:1",)),
+        (WRONG, (f"{REGISTRY}/prelaunch:2", f"{REGISTRY}/prelaunch")),
+        (WRONG, (f"{REGISTRY}/prelaunch@sha256:{'b' * 64}", f"{REGISTRY}/other:1")),
+        (UNSEEN, ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.9",)),
+        (UNSEEN, ("123456789012.dkr.ecr.eu-west-1.amazonaws.com/prelaunch:1",)),
+        (UNSEEN, ("public.ecr.aws/prelaunch/prelaunch:1", "prelaunch:1")),
+    ),
 )
 def test_an_image(account: Account, image: str, expected: PreflightResult) -> None:
     """It is there, it is missing, or nobody here can see it."""
@@ -103,10 +100,8 @@ def test_a_channel_of_the_trainings_own(account: Account) -> None:
     """It has something in it, nothing, or no bucket; the gate's own channel is filled later."""
     account.clients.client("s3").put_object(Bucket="ml-bucket", Key="code/train.py", Body=b"")
     places = {"code": "ml-bucket/code/", "data": "ml-bucket/data/", "far": "nobodys-bucket/x"}
-    rows = [
-        {"ChannelName": name, "DataSource": {"S3DataSource": {"S3Uri": f"s3://{place}"}}}
-        for name, place in places.items()
-    ]
+    sources_of = {name: {"S3DataSource": {"S3Uri": f"s3://{place}"}} for name, place in places.items()}
+    rows = [{"ChannelName": name, "DataSource": source} for name, source in sources_of.items()]
     wanted = asked()
     body = {**wanted.bodies[0], "InputDataConfig": [*wanted.bodies[0]["InputDataConfig"], *rows]}
 

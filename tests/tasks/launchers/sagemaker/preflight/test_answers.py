@@ -41,10 +41,8 @@ def _page(*rows: dict[str, Any], token: str = "") -> tuple[str, dict[str, Any]]:
 
 
 def _decided(*decisions: str, missing: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
-    rows = [
-        {"EvalActionName": f"a:{i}", "EvalDecision": one, "MissingContextValues": list(missing)}
-        for i, one in enumerate(decisions)
-    ]
+    keys = {"MissingContextValues": list(missing)}
+    rows = [{"EvalActionName": f"a:{i}", "EvalDecision": one, **keys} for i, one in enumerate(decisions)]
     return ("simulate_principal_policy", {"EvaluationResults": rows})
 
 
