@@ -92,7 +92,11 @@ def _drawn(rng: random.Random) -> tuple[tuple[Fault, ...], int, int, int]:
 
 
 @pytest.mark.parametrize(
-    "numbers", [range(100), range(100, 200), pytest.param(range(200, 2000), marks=pytest.mark.long)]
+    "numbers",
+    [
+        *(range(first, first + 50) for first in range(0, 200, 50)),
+        *(pytest.param(range(first, first + 100), marks=pytest.mark.long) for first in range(200, 2000, 100)),
+    ],
 )
 def test_a_second_fault_never_makes_the_answer_better(numbers: range) -> None:
     """Whoever is refused alone is refused with the other fault, or the whole of the cluster is."""
