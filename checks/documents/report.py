@@ -102,9 +102,7 @@ def load(data: bytes) -> Report:
         value = parse_json(data, REPORT_BYTES)
         value = value.get(WRAPPED, value) if isinstance(value, dict) else value
         _require_version(value)
-        checks = value.get("checks") if isinstance(value, dict) else None
-        for table in checks.values() if isinstance(checks, dict) else ():
-            _repeat(table)
+        _repeat(value.get("checks") if isinstance(value, dict) else None)
         file = decode(ReportFile, value)
     finally:
         # To the oldest generation, unseen: they would all be new, and the next collection would look at each.
@@ -131,22 +129,28 @@ def _written(columns: Columns) -> dict[str, object]:
     return table
 
 
-def _repeat(table: object) -> None:
-    """Write the columns of a check as lists again."""
-    for holder, name in _columns_of(table):
-        if type(holder[name]) is dict and holder[name].keys() == {EVERY}:
-            subjects = cast(dict[str, object], table).get("subjects")
-            holder[name] = [holder[name][EVERY]] * (len(subjects) if type(subjects) is list else 0)
+def _repeat(checks: object) -> None:
+    """Write the columns of all checks as lists again. Raises DecodeError if these are more values than a file of REPORT_BYTES could
+    list: a short file must not fill the memory.
+    """
+    repeated, values = [], 0
+    for table in checks.values() if isinstance(checks, dict) else ():
+        for holder, name in _columns_of(table) if type(table) is dict else ():
+            column, subjects = holder[name], table.get("subjects")
+            if type(column) is dict and column.keys() == {EVERY}:
+                count = len(subjects) if type(subjects) is list else 0
+                values += count * max(1, len(column[EVERY]) if type(column[EVERY]) is list else 1)
+                repeated.append((holder, name, [column[EVERY]], count))
+    if values > REPORT_BYTES // 2:  # a value and its comma
+        raise DecodeError(f"it repeats {values:,} values", "checks")
+    for holder, name, once, count in repeated:
+        holder[name] = once * count
 
 
-def _columns_of(table: Any) -> list[tuple[dict[str, Any], str]]:
+def _columns_of(table: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Where each column of a check is, but that of its subjects."""
-    metrics = table.get("metrics") if type(table) is dict else None
-    own = (
-        [(table, name) for name in table if name not in ("subjects", "metrics")]
-        if type(table) is dict
-        else []
-    )
+    own = [(table, name) for name in table if name not in ("subjects", "metrics")]
+    metrics = table.get("metrics")
     return own + [(metrics, name) for name in metrics] if type(metrics) is dict else own
 
 

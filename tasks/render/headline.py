@@ -70,10 +70,10 @@ def sensitivity_lines(verdict: Verdict) -> Iterator[str]:
     """For each check that compares pairs: how slow a part would have been named."""
     by_check: dict[str, list[str]] = {}
     for entry in verdict.seen_from:
-        limit = "unknown" if entry.seen_from is None else f"from {percent(entry.seen_from)} on"
-        by_check.setdefault(entry.check, []).append(f"a {entry.component} {limit}")
+        limit = "unknown" if entry.seen_from is None else percent(entry.seen_from)
+        by_check.setdefault(entry.check, []).append(f"{entry.component} {limit}")
     for check, limits in by_check.items():
-        yield f"What is slower than the others would have been named by {check}: {', '.join(limits)}."
+        yield f"The smallest slowness that {check} could have named: {', '.join(limits)}."
 
 
 def run_lines(report: Report, images: Images | None = None) -> tuple[str, ...]:

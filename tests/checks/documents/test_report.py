@@ -179,6 +179,18 @@ def test_a_column_of_few_subjects_is_written_out() -> None:
     assert column == [0.02] * (REPEATED - 1)
 
 
+@pytest.mark.parametrize(("metrics", "value"), [(1, [0] * 20_000), (20_000, 0)])
+def test_a_short_file_is_no_report_that_fills_the_memory(metrics: int, value: Value) -> None:
+    """It repeats more values than a file of the greatest size could list."""
+    document = json.loads(dump(_fleet([0])))
+    check = document["checks"]["a.check"]
+    check["subjects"] = [f"n{index}" for index in range(20_000)]
+    check["metrics"] = {f"m{index}": {"all": value} for index in range(metrics)}
+
+    with pytest.raises(DecodeError, match=r"repeats 400,[0-9,]* values"):
+        load(json.dumps(document).encode())
+
+
 def test_an_observation_that_is_there_twice_stays_twice() -> None:
     """The subjects are never written once, also where all are one."""
     rows = [replace(row, subject="node-0") for row in _fleet([1]).observations]

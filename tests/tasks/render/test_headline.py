@@ -29,10 +29,8 @@ def test_each_page_says_how_slow_a_part_would_have_been_named() -> None:
     seen_from = tuple(Sensitivity("nccl.pairs", part, share) for part, share in limits)
     verdict = replace(verdict_of(healthy()), seen_from=seen_from)
 
-    text = "a node from 5.4 % on, a rank unknown, a link from 30.9 % on"
-    assert [f"What is slower than the others would have been named by nccl.pairs: {text}."] == [
-        *sensitivity_lines(verdict)
-    ]
+    text = "The smallest slowness that nccl.pairs could have named: node 5.4 %, rank unknown, link 30.9 %."
+    assert [text] == [*sensitivity_lines(verdict)]
     for page in (
         terminal(healthy(), verdict, "local", width=200),
         markdown(healthy(), verdict, "local"),
