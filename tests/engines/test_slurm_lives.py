@@ -101,7 +101,7 @@ def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tm
         argv, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as first:  # fmt: skip
         until(
-            lambda: any((job / "out").glob("*/agent/*.json") for job in jobs_below(path).values()),
+            lambda: any([*(job / "out").glob("*/agent/*.json")] for job in jobs_below(path).values()),
             seconds=120.0,
         )
         os.killpg(first.pid, signal.SIGKILL)

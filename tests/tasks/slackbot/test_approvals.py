@@ -65,9 +65,9 @@ def test_an_approval_asks_why_then_launches(world: Stage) -> None:
     form = filled_in(asking.question.flow_run_id)
     assert {"action": "launch-anyway", "reason": answer.reason, "approver": ADA} == form
     until(lambda: not asking.message.actions, "the buttons are gone")
-    until(lambda: bool(asking.said_below()), "the thread says it")
-    assert any("spare node is on its way" in text and ADA in text for text in asking.said_below()), (
-        asking.said_below()
+    until(
+        lambda: any("spare node is on its way" in text and ADA in text for text in asking.said_below()),
+        asking.said_below,
     )
 
 
