@@ -109,7 +109,13 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     judging.add_argument("--format", choices=("text", "json"), default="text")
     judging.set_defaults(verb=_judge)
     _gate_parser(verbs)
-    _hook_parsers(verbs)
+    prolog = verbs.add_parser("prolog", help="check this node before a job: for Slurm's Prolog")
+    _hook_options(prolog, "fail")
+    text = "check this node from time to time: for Slurm's HealthCheckProgram"
+    health = verbs.add_parser("healthcheck", help=text)
+    _hook_options(health, "pass")
+    health.add_argument("--drain", action="store_true", help="drain this node with scontrol if it fails")
+    health.add_argument("--node", default="", help="Slurm's name of this node (default: its own name)")
     commands.add_verbs(verbs)
     return verbs
 
@@ -130,16 +136,6 @@ def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     gating.add_argument("--observe", action="store_true", help=text)
     gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     gating.set_defaults(verb=_gate)
-
-
-def _hook_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    prolog = verbs.add_parser("prolog", help="check this node before a job: for Slurm's Prolog")
-    _hook_options(prolog, "fail")
-    text = "check this node from time to time: for Slurm's HealthCheckProgram"
-    health = verbs.add_parser("healthcheck", help=text)
-    _hook_options(health, "pass")
-    health.add_argument("--drain", action="store_true", help="drain this node with scontrol if it fails")
-    health.add_argument("--node", default="", help="Slurm's name of this node (default: its own name)")
 
 
 def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:

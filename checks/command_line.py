@@ -71,7 +71,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError. An option that does not exist is named first: what is missing may be a consequence of it."""
         if not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
-            self._refuse_options(_before_separator(self._words))
+            own = self._words[: self._words.index("--")] if "--" in self._words else self._words
+            # A word with one hyphen may be a value, such as a negative number.
+            self._refuse_options(argument for argument in own if argument.startswith("--"))
         raise UsageError(message, self.format_usage().strip())
 
     def parse_known_args(  # type: ignore[override]
@@ -110,12 +112,6 @@ class Parser(argparse.ArgumentParser):
             name = "/".join(action.option_strings) or action.metavar or action.dest
             message, usage = f"{name}: {quoted(value)} is none of {', '.join(choices)}", self.format_usage()
         raise UsageError(message, usage.strip(), meant)
-
-
-def _before_separator(arguments: Sequence[str]) -> Iterable[str]:
-    """The long options that were typed: a word with one hyphen may be a value, such as a negative number."""
-    own = arguments[: list(arguments).index("--")] if "--" in arguments else arguments
-    return (argument for argument in own if argument.startswith("--"))
 
 
 def quoted(value: object) -> str:

@@ -133,7 +133,12 @@ def note_interruption(session: Session, ended: GateOutcome | None = None) -> Non
     """
     if ended is not None:
         report_end(ended)
-        _keep_end(session, ended)
+        store = session.context.store
+        try:
+            if store.get(outcome_key(ended.gate_id)) is None:
+                keep_outcome(store, ended, ended.code, session.context.gate.cluster.name)
+        except StoreError as error:
+            LOG.error("the outcome could not be stored: %s", error)
     elif LISTENER.get() is None:
         _end_and_keep(session, FROM_OUTSIDE)
     else:
@@ -142,15 +147,6 @@ def note_interruption(session: Session, ended: GateOutcome | None = None) -> Non
             notify_replaced(session)
         else:
             report_progress(Progress("end", LOCK_TAKEN, unended=True))
-
-
-def _keep_end(session: Session, outcome: GateOutcome) -> None:
-    store, cluster = session.context.store, session.context.gate.cluster.name
-    try:
-        if store.get(outcome_key(outcome.gate_id)) is None:
-            keep_outcome(store, outcome, outcome.code, cluster)
-    except StoreError as error:
-        LOG.error("the outcome could not be stored: %s", error)
 
 
 def _end_and_keep(session: Session, by: str) -> GateOutcome:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.bundle import Pass, pass_of
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.clocks import seconds_of
@@ -155,11 +154,6 @@ def judge_again(session: Session, attempt: str = "") -> JudgedReport:
     key = attempt_report_key(session.gate_id, attempt) if attempt else report_key(session.gate_id)
     data = session.context.store.get(key) or b""
     return report_verdict(session, load(data), digest(data))
-
-
-def proven_pass(judged: JudgedReport) -> Pass:
-    """The identities that the training job's nodes have to confirm."""
-    return pass_of(judged.report, judged.verdict)
 
 
 def _stands(session: Session, judged: JudgedReport) -> bool:

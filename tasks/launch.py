@@ -17,6 +17,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from checks.bundle import pass_of
 from checks.judge.cost.cost import price_for
 from checks.merge import merge
 from tasks import judge
@@ -40,7 +41,7 @@ from tasks.gate.predecessor import find_jobs
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
-from tasks.judge import proven_pass, report_verdict
+from tasks.judge import report_verdict
 from tasks.launchers.base import JobState, JobStatus, LaunchError, Placement, RetainedMachines, RetentionState
 from tasks.launchers.log_end import FailureCause, NodeLog, cause_of, node_log
 from tasks.reports import node_reports
@@ -246,7 +247,8 @@ async def launch_training(session: Session, verdict: JudgedReport) -> str:
     """Submit the training job, or adopt the one that a predecessor started; returns its name."""
     name = session.renewal.lease.job(TRAIN)
     before = "" if verdict.reused else session.renewal.lease.job(CHECK)
-    job = train_job(session.context, session.gate_id, name, proven_pass(verdict), before, session.tags)
+    proven = pass_of(verdict.report, verdict.verdict)
+    job = train_job(session.context, session.gate_id, name, proven, before, session.tags)
     session.training = name
     await run_to_end(submit_job, session, job)
     report_progress(Progress("training", f"{name} submitted"))

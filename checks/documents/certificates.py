@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
 from checks.value_types import Range, Text
 
+T = TypeVar("T")
 STATE_BYTES, CERTIFICATES_BYTES = 1 << 16, 1 << 26
 # The newest gates that a machine remembers. A certificate of a gate that it has forgotten is none.
 MOST_GATES = 50
@@ -98,19 +99,9 @@ class Certificates:
 NO_CERTIFICATES = Certificates()
 
 
-def load_state(data: str) -> MachineState:
-    """What a node's report carries. Raises DecodeError."""
-    return decode(MachineState, parse_json(data, STATE_BYTES))
-
-
-def load_record(data: bytes) -> WatchRecord:
-    """The record in a watch's file. Raises DecodeError."""
-    return decode(WatchRecord, parse_json(data, STATE_BYTES))
-
-
-def load_gates(data: bytes) -> Gates:
-    """The gates in a machine's file. Raises DecodeError."""
-    return decode(Gates, parse_json(data, STATE_BYTES))
+def load(document: type[T], data: bytes | str) -> T:
+    """The state that a node's report carries, the record in a watch's file, or the gates in a machine's. Raises DecodeError."""
+    return decode(document, parse_json(data, STATE_BYTES))
 
 
 def load_certificates(data: bytes | str) -> Certificates:

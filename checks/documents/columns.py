@@ -54,7 +54,18 @@ SINGULAR = {
 OWN_NAMES = {name: SINGULAR.get(name, name) for name in PLAIN}
 
 
-class CheckTable(Sequence[Observation]):
+class _ObservationTable(Sequence[Observation]):
+    """Equal to any sequence of the same observations, and not hashable."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class CheckTable(_ObservationTable):
     """The observations of one check. All lists of `columns` must have the same length."""
 
     def __init__(self, check: str, columns: Columns) -> None:
@@ -126,13 +137,8 @@ class CheckTable(Sequence[Observation]):
     def __iter__(self) -> Iterator[Observation]:
         return map(self.__getitem__, range(len(self)))
 
-    def __eq__(self, other: object) -> bool:
-        return _alike(self, other)
 
-    __hash__ = None  # type: ignore[assignment]
-
-
-class Observations(Sequence[Observation]):
+class Observations(_ObservationTable):
     """The observations of a whole report, check by check."""
 
     def __init__(self, tables: Iterable[CheckTable]) -> None:
@@ -158,11 +164,6 @@ class Observations(Sequence[Observation]):
     def __iter__(self) -> Iterator[Observation]:
         return chain.from_iterable(self.parts)
 
-    def __eq__(self, other: object) -> bool:
-        return _alike(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
-
 
 def by_check(observations: Sequence[Observation]) -> dict[str, CheckTable]:
     """Check -> its rows, in the order in which the checks first appear."""
@@ -186,9 +187,3 @@ def _picker(places: Sequence[int]) -> Any:
     if len(places) == 1:
         return lambda column: (column[places[0]],)
     return itemgetter(*places) if places else lambda column: ()
-
-
-def _alike(first: Sequence[Observation], other: object) -> bool:
-    if not isinstance(other, Sequence) or len(first) != len(other):
-        return False
-    return all(a == b for a, b in zip(first, other, strict=True))

@@ -92,13 +92,13 @@ class Responder:
         self.sinking = threading.Lock()
         self._written: dict[str, int] = {}
         self._bytes = 0
-        self._peers = Peers()
+        self.peers = Peers()
         self._ports: dict[int, ListeningPort] = {}
 
     def listen(self, address: str, port: int) -> None:
         """Opens a port. Raises ExchangeError if it is in use."""
         try:
-            self._ports[port] = ListeningPort(address, port, self._key, self._peers, self._serve)
+            self._ports[port] = ListeningPort(address, port, self._key, self.peers, self._serve)
         except OSError as error:
             raise ExchangeError(f"cannot listen on {address}:{port}: {error.strerror or error}") from error
 
@@ -166,10 +166,6 @@ class Responder:
                     del self._waiting[key]
             return [self.notes.get(key) for key in keys]
 
-    def may_wait(self) -> bool:
-        """Whether there is room for a connection that only waits, besides those of nodes that have something to say."""
-        return not self._peers.is_half_full()
-
     def replaceable(self, key: str) -> bool:
         """Whether a second note may replace the first one."""
         return False
@@ -205,9 +201,9 @@ class _Served:
                 result = self.responder.put_of(str(request.get("from")), key, value)
                 self._answer({"ok": result is Put.OK, "why": result.value})
             case Op.NOTES:
-                wait_s = (
-                    min(_int(request, "wait_ms") / 1000, LONGEST_WAIT_S) if self.responder.may_wait() else 0.0
-                )
+                # There must be room for it besides connections of nodes that have something to say.
+                waits = not self.responder.peers.is_half_full()
+                wait_s = min(_int(request, "wait_ms") / 1000, LONGEST_WAIT_S) if waits else 0.0
                 keys, alike = request.get("keys"), request.get("alike")
                 wanted = [str(key) for key in keys[:NOTES]] if isinstance(keys, list) else []
                 values = self.responder.get_all(wanted, wait_s, alike if isinstance(alike, str) else None)

@@ -58,7 +58,10 @@ class Watch:
             own = self._own.seconds()
         except (OSError, ValueError):
             return None
-        periods, throttled = _throttling(self._root)
+        try:
+            periods, throttled = read_throttling(self._root)
+        except CgroupError:
+            periods, throttled = None, None
         waited = _waited(self._root)
         return Sample(time.monotonic(), busy, idle, stolen, cpus, own, waited, periods, throttled)
 
@@ -183,13 +186,6 @@ def _grown(first: Sample, last: Sample) -> tuple[int, int]:
     if None in (first.periods, last.periods, first.throttled, last.throttled):
         return 0, 0
     return last.throttled - first.throttled, last.periods - first.periods  # type: ignore[operator]
-
-
-def _throttling(root: Path) -> tuple[int | None, int | None]:
-    try:
-        return read_throttling(root)
-    except CgroupError:
-        return None, None
 
 
 def _read(path: Path, parse: Callable[[str], float]) -> float | None:

@@ -87,7 +87,7 @@ def begin_gate(state: Path, gate_id: str) -> MachineState | None:
 def with_record(state: Path, gates: tuple[str, ...]) -> MachineState:
     """What the machine knows now, with these gates. Raises OSError and DecodeError."""
     try:
-        record = certificates.load_record((state / RECORD).read_bytes())
+        record = certificates.load(WatchRecord, (state / RECORD).read_bytes())
     except FileNotFoundError:
         record = None
     return MachineState(time.time(), boot_s(), record, gates)
@@ -95,7 +95,7 @@ def with_record(state: Path, gates: tuple[str, ...]) -> MachineState:
 
 def _read_gates(state: Path) -> Gates:
     try:
-        return certificates.load_gates((state / GATES).read_bytes())
+        return certificates.load(Gates, (state / GATES).read_bytes())
     except FileNotFoundError:
         return Gates()
 

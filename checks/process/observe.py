@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Mapping
 
 from checks.check import Check, CheckError, Context, Measurement, NotInstalled, Skipped, fault_of
 from checks.documents.report import clip
@@ -62,12 +61,9 @@ def _observed(check: Check, subject: str, result: object, seconds: float) -> Obs
     fault = fault_of(check, result.metrics)
     if fault:
         return errored(check.name, subject, fault, seconds, f"{listed(result.metrics)}\n{result.evidence}")
-    metrics, evidence = _clean(result.metrics), bounded(result.evidence)
+    metrics = {name: _clean_value(value) for name, value in result.metrics.items()}
+    evidence = bounded(result.evidence)
     return Observation(check.name, subject, Outcome.MEASURED, seconds, metrics, None, "", evidence)
-
-
-def _clean(metrics: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: _clean_value(value) for name, value in metrics.items()}
 
 
 def _clean_value(value: Value) -> Value:

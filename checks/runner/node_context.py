@@ -168,7 +168,10 @@ def open_node_context(
         raise PlaceError(
             f"{node} of {names} does not fit {bundle.declared.nodes} declared nodes. Correct the roster."
         )
-    _same_image(bundle)
+    if bundle.facts != builtin().digest:
+        raise PlaceError(
+            "the bundle was made with a different version of the facts than this node has. Use the same image everywhere."
+        )
     key_path = secret_key.file_of(bundle_path)
     try:
         secret = secret_key.load(key_path, len(names))
@@ -203,13 +206,6 @@ def write_node_context(
     for name, data in {**files, **({secret_key.FILE: key} if key else {})}.items():
         write_whole(folder / name, data)
     return open_node_context(folder / "bundle.json", folder / "roster.json", node, folder / "scratch")
-
-
-def _same_image(bundle: Bundle) -> None:
-    if bundle.facts != builtin().digest:
-        raise PlaceError(
-            "the bundle was made with a different version of the facts than this node has. Use the same image everywhere."
-        )
 
 
 SLURM_ADDRESS = "SLURM_TOPOLOGY_ADDR"

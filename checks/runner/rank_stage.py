@@ -180,7 +180,12 @@ class RankProcesses:
         objection = barrier.agree("imported", "" if server else TORCHRUN, STARTUP_S, until)
         if server is None or objection == TORCHRUN:
             self._ending.close()
-            self._start_torchrun()
+            argv = torchrun(self._node_context, own_packages.module(RANK, *self._words))
+            child = subprocess.Popen(
+                with_pdeathsig(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env=self._environ,
+            )  # fmt: skip
+            self.children["the process that starts the ranks"] = self._ends_with_stack(child)
             return ""
         return objection or self._fork(server)
 
@@ -209,14 +214,6 @@ class RankProcesses:
 
     def _patience_s(self) -> float:
         return min(STARTUP_S, self._node_context.deadline.left_s(), self._node_context.bundle.stage_s)
-
-    def _start_torchrun(self) -> None:
-        argv = torchrun(self._node_context, own_packages.module(RANK, *self._words))
-        child = subprocess.Popen(
-            with_pdeathsig(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=self._environ,
-        )  # fmt: skip
-        self.children["the process that starts the ranks"] = self._ends_with_stack(child)
 
     def _ends_with_stack(self, child: Child) -> Child:
         self._ending.callback(self._end, child, Output(piped(child), sys.stderr.buffer))

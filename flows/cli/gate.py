@@ -176,10 +176,7 @@ def _show(arguments: argparse.Namespace, context: GateContext, outcome: GateOutc
         return _reject(arguments, error)
     if outcome.code == Exit.REJECTED:
         return _reject(arguments, LaunchError(outcome.reason))
-    try:
-        show(arguments, context.gate.name, outcome)
-    except OutputError as error:
-        output.write_stderr(f"prelaunch: {error}")
+    show(arguments, context.gate.name, outcome)
     return outcome.code
 
 

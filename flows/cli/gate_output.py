@@ -39,7 +39,14 @@ KEEP_S = 5.0
 
 
 def show(arguments: argparse.Namespace, name: str, outcome: GateOutcome) -> None:
-    """Print the outcome, and write the files that were asked for. Raises OutputError."""
+    """Print the outcome, and write the files that were asked for. Of one that cannot be written stderr says so."""
+    try:
+        _show(arguments, name, outcome)
+    except OutputError as error:
+        output.write_stderr(f"prelaunch: {error}")
+
+
+def _show(arguments: argparse.Namespace, name: str, outcome: GateOutcome) -> None:
     judged, line = with_ending(outcome, name).judged, first_line(outcome, name)
     failed = outcome.ending is Ending.JOB_FAILED and outcome.training is not None
     logs = output.logs_note(arguments) if failed else ()
@@ -87,10 +94,7 @@ def interrupted(
         left = "; ".join(one_line(text, 500).rstrip(".") for text in progress.unended)
         reason = _end_reason(number, getattr(arguments, "timeout_minutes", None))
         outcome, cancelled = _stored(context, cancelled_by(outcome, reason, left), code), True
-    try:
-        show(arguments, context.gate.name, outcome)
-    except OutputError as error:
-        output.write_stderr(f"prelaunch: {error}")
+    show(arguments, context.gate.name, outcome)
     if outcome.judged is None and outcome.ending is Ending.CANCELLED:
         measured = measured_text(progress.measured)
         output.write_cancelled(arguments, context.gate.name, f"{outcome.reason}. {measured}")

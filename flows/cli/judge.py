@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge every report; the exit code is the worst, in the order 2, 1, 3, 0."""
-    _require_one_page(arguments)
+    pages = (arguments.junit, arguments.summary, arguments.html)
+    if len(arguments.reports) > 1 and (arguments.format == "junit" or any(pages)):
+        raise InputError(arguments.reports[1], "a page shows one report. Judge the reports one by one.")
     output.require_writable(arguments)
     policy = policy_of(arguments.policy)
     baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
@@ -97,9 +99,3 @@ def _file(file: str, result: JudgedFile | InputError) -> dict[str, object]:
         error = output.rejection(result.file, result.path, result.message, result.nearest)
         return {"file": file, "verdict": None, **error}
     return {"file": file, "verdict": _document(result), "error": None}
-
-
-def _require_one_page(arguments: argparse.Namespace) -> None:
-    pages = (arguments.junit, arguments.summary, arguments.html)
-    if len(arguments.reports) > 1 and (arguments.format == "junit" or any(pages)):
-        raise InputError(arguments.reports[1], "a page shows one report. Judge the reports one by one.")

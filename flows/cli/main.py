@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. Never a traceback, unless PRELAUNCH_DEBUG=1 asks for one."""
     typed = list(sys.argv[1:] if argv is None else argv)
     inheritance.restore_defaults()
-    _heed_sigterm()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
     output.begin_output()
     try:
         return _run(typed)
@@ -156,11 +157,6 @@ def _gate_name(argv: Sequence[str]) -> str:
     if len(argv) > 1 and argv[0] == "gate" and not argv[1].startswith("-"):
         return Path(argv[1]).stem
     return command_of(argv) or "prelaunch"
-
-
-def _heed_sigterm() -> None:
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

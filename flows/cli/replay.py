@@ -51,20 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
             gates += [plain(result)] if result.fate is not ReplayResult.SAME else []
         else:
             write_stdout(gate_text(result))
-    _show_sum(arguments.format, total, gates, by)
+    counts = {fate.value: total.fates[fate] for fate in ReplayResult}
+    moves = dict(sorted(total.moves.items()))
+    sums: dict[str, object] = {"summary": total.line, "policy": by, "counts": counts, "moves": moves}
+    write_result(arguments.format, {**sums, "gates": gates, "error": None}, f"{total.line}\n")
+    if not total.compared:
+        write_stderr("prelaunch: nothing was compared")
     if arguments.policy is None:
         write_stderr(f"policy: {by}")
     say_cluster([arguments.store], arguments.cluster)
     return int(_code(total))
-
-
-def _show_sum(form: str, total: ReplayTotals, gates: list[object], by: str) -> None:
-    counts = {fate.value: total.fates[fate] for fate in ReplayResult}
-    moves = dict(sorted(total.moves.items()))
-    sums: dict[str, object] = {"summary": total.line, "policy": by, "counts": counts, "moves": moves}
-    write_result(form, {**sums, "gates": gates, "error": None}, f"{total.line}\n")
-    if not total.compared:
-        write_stderr("prelaunch: nothing was compared")
 
 
 def _code(total: ReplayTotals) -> Exit:

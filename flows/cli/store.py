@@ -22,7 +22,7 @@ from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudge
 from tasks.reports.store_argument import NamedStore, chosen_cluster, open_named_store, require_gates
 from tasks.store.history import listed, rebuild
 from tasks.store.layout import HISTORY
-from tasks.store.prune import Pruning, planned, remove
+from tasks.store.prune import planned, remove
 from tasks.store.records import stamped_at
 from tasks.text.inert import one_line
 
@@ -164,14 +164,11 @@ def _prune(arguments: argparse.Namespace, source: NamedStore) -> int:
     plan = planned(source.store, arguments.older_than, arguments.keep_refused, now, needed, cluster)
     if arguments.delete:
         remove(source.store, plan.old)
-    write_result(arguments.format, _pruned(plan, arguments.delete), pruned_text(plan, arguments.delete))
+    stays = [{"gate_id": gate_id, "why": reason} for gate_id, reason in plan.stays]
+    document = {"deleted": arguments.delete, "old": plain(plan.old), "stays": stays, "error": None}
+    write_result(arguments.format, document, pruned_text(plan, arguments.delete))
     say_cluster([arguments.store], arguments.cluster)
     return int(Exit.GO)
-
-
-def _pruned(plan: Pruning, deleted: bool) -> dict[str, object]:
-    stays = [{"gate_id": gate_id, "why": reason} for gate_id, reason in plan.stays]
-    return {"deleted": deleted, "old": plain(plan.old), "stays": stays, "error": None}
 
 
 def _instant(text: str) -> str:

@@ -110,10 +110,7 @@ class HourlyNotices:
         line = f"{self._begins[0]}{since} ({detail}). {self._begins[1]}"
         report_progress(Progress("training", line if hours >= 0 else self._ends, lasting=True))
         if before <= 0 < hours:
-            self._tell_owner(line)
-
-    def _tell_owner(self, line: str) -> None:
-        context, gate_id = self._session.context, self._session.gate_id
-        title = redact(f"gate {context.gate.name}: {line}", os.environ)
-        remedy = "Look at the job in the engine's console; if the engine is silent, at the gate's network and credentials."
-        page_owner(context.gate, context.file, context.store, gate_id, title, (remedy,))
+            context = self._session.context
+            title = redact(f"gate {context.gate.name}: {line}", os.environ)
+            remedy = "Look at the job in the engine's console; if the engine is silent, at the gate's network and credentials."
+            page_owner(context.gate, context.file, context.store, self._session.gate_id, title, (remedy,))

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 from uuid import UUID
 
@@ -222,9 +221,7 @@ class Session:
         self.renewal.start()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         # Nothing here awaits: a second cancellation cannot get in between.
         if self.parked:
             shutil.rmtree(self.folder, ignore_errors=True)

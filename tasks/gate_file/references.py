@@ -142,21 +142,13 @@ def default_policy(instance_type: str, declared: Declared | None = None) -> tupl
 
 @functools.lru_cache(maxsize=32)  # a policy cannot be changed, and reading the largest takes 0.03 s
 def _policy(data: bytes, is_json: bool) -> Policy:
-    policy = load(_table(data, is_json))
-    _require_possible(policy)
-    return policy
-
-
-def _require_possible(policy: Policy) -> None:
+    if len(data) > POLICY_BYTES:
+        raise DecodeError(f"more than the {POLICY_BYTES} bytes that are read")
+    policy = load(parse_json(data, POLICY_BYTES) if is_json else tomllib.loads(data.decode("utf-8")))
     facts = builtin()
     for path, reason in impossible(policy, facts, facts.expected.rooflines):
         raise DecodeError(f"{reason}: no healthy node would pass", path)
-
-
-def _table(data: bytes, is_json: bool) -> object:
-    if len(data) > POLICY_BYTES:
-        raise DecodeError(f"more than the {POLICY_BYTES} bytes that are read")
-    return parse_json(data, POLICY_BYTES) if is_json else tomllib.loads(data.decode("utf-8"))
+    return policy
 
 
 def read_baseline(path: Path) -> Baseline:

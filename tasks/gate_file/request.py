@@ -22,15 +22,11 @@ PLACES = ("baseline", "store")
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength")
 
 
-def names_as_choices(position: int) -> Any:
-    """The gate files' names as a drop-down. The folder is read when a schema is made, never at import."""
-
-    def extra(schema: JsonDict) -> None:
-        schema["position"] = position
-        if names := gate_file_names():
-            schema["enum"] = list(names)
-
-    return extra
+def names_as_choices(schema: JsonDict) -> None:
+    """The gate files' names as a drop-down, the first field. The folder is read when a schema is made, never at import."""
+    schema["position"] = 0
+    if names := gate_file_names():
+        schema["enum"] = list(names)
 
 
 def bounded_schema(position: int) -> Any:
@@ -104,7 +100,7 @@ class Advanced(BaseModel):
 
 
 GateFileName = Annotated[
-    str, Field(title="Gate file", min_length=1, max_length=4096, json_schema_extra=names_as_choices(0))
+    str, Field(title="Gate file", min_length=1, max_length=4096, json_schema_extra=names_as_choices)
 ]
 NOTE = "A note for people who read the record later. Optional."
 Note = Annotated[str, Field(max_length=500, title="Why this run", description=NOTE)]

@@ -143,7 +143,14 @@ class SlurmMachines:
             name = self.open_retest(node, (), mark).options["reservation"]
             return self._change(acts.reset(name, node, gpus), RESET_S) or "nvidia-smi ended without an error"
         if not self.hyperpod:
-            self._require_reboot_program()
+            try:
+                program = config_value(self._ask("scontrol", "show", "config"), "RebootProgram")
+            except UnreadableNodes as error:
+                raise EngineSilent(f"Slurm's answer cannot be read: {error}.") from error
+            if not program:
+                raise ActRefused(
+                    "slurm.conf has no RebootProgram, so Slurm cannot reboot a node. Set one, or reboot it by hand."
+                )
         if not view.drained(node, mark):
             self._drained(node, mark)
         self._reserve(node, (), mark)
@@ -273,16 +280,6 @@ class SlurmMachines:
         if reply.code:
             raise EngineSilent(f"Slurm does not answer {argv[0]}: {reply.text}")
         return reply.out
-
-    def _require_reboot_program(self) -> None:
-        try:
-            program = config_value(self._ask("scontrol", "show", "config"), "RebootProgram")
-        except UnreadableNodes as error:
-            raise EngineSilent(f"Slurm's answer cannot be read: {error}.") from error
-        if not program:
-            raise ActRefused(
-                "slurm.conf has no RebootProgram, so Slurm cannot reboot a node. Set one, or reboot it by hand."
-            )
 
     # -------------------------------------------------------------------------------------------- changes
 

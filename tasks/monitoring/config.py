@@ -64,7 +64,14 @@ class MonitoringSettings:
 
 def rendered(settings: MonitoringSettings) -> dict[str, str]:
     """The files by their names below the folder of the configuration. Raises ConfigError."""
-    _require_usable(settings)
+    for name in ("on_call", "owner", "heartbeat", "remote_write"):
+        value = getattr(settings, name)
+        if not URL.fullmatch(value) and not (name == "remote_write" and value == ""):
+            raise ConfigError(f"{name} = {value!r:.80} is not a URL of http or https.")
+    if settings.remote_write and not REGION.fullmatch(settings.region):
+        raise ConfigError(
+            f"region = {settings.region!r:.40} is not a region of AWS, with which requests to {settings.remote_write} are signed."
+        )
     names = ["prometheus.yml"]
     if settings.slurm:
         names.append("scrape-slurm.yml")
@@ -77,17 +84,6 @@ def rendered(settings: MonitoringSettings) -> dict[str, str]:
         ALERTMANAGER: _filled((SHIPPED / ALERTMANAGER).read_text(encoding="utf-8"), values),
         RULES: (SHIPPED / RULES).read_text(encoding="utf-8"),
     }
-
-
-def _require_usable(settings: MonitoringSettings) -> None:
-    for name in ("on_call", "owner", "heartbeat", "remote_write"):
-        value = getattr(settings, name)
-        if not URL.fullmatch(value) and not (name == "remote_write" and value == ""):
-            raise ConfigError(f"{name} = {value!r:.80} is not a URL of http or https.")
-    if settings.remote_write and not REGION.fullmatch(settings.region):
-        raise ConfigError(
-            f"region = {settings.region!r:.40} is not a region of AWS, with which requests to {settings.remote_write} are signed."
-        )
 
 
 def _values(settings: MonitoringSettings) -> dict[str, str]:

@@ -38,9 +38,10 @@ class AppriseNotifier(Notifier):
     def send(self, page: Notification) -> str:
         """Send to each URL in turn; the error names those that failed and those that did not."""
         until = time.monotonic() + self.total_s
-        addresses = [
-            address for reference in self._references(page.audience) for address in self._addresses(reference)
-        ]
+        references = self.table.owner_urls if page.audience is Audience.OWNER else self.table.urls
+        if not references:
+            raise NotifyError("the gate's owner has no URLs. Set [notify.apprise] owner_urls.")
+        addresses = [address for reference in references for address in self._addresses(reference)]
         sent, failed = [], []
         for url, name in addresses:
             reason = _send(url, page) if time.monotonic() < until else "there was no time left to send it"
@@ -52,12 +53,6 @@ class AppriseNotifier(Notifier):
             rest = f" It was delivered to {', '.join(sent)}." if sent else ""
             raise NotifyError(f"{'; '.join(failed)}.{rest} Try each URL with apprise's own command.")
         return ", ".join(sent)
-
-    def _references(self, audience: Audience) -> tuple[str, ...]:
-        references = self.table.owner_urls if audience is Audience.OWNER else self.table.urls
-        if not references:
-            raise NotifyError("the gate's owner has no URLs. Set [notify.apprise] owner_urls.")
-        return references
 
     def _addresses(self, reference: str) -> list[tuple[str, str]]:
         """The URLs of a reference, and what people call each: "URL 2 of env:NAME (mailtos)".

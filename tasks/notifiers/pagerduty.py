@@ -162,7 +162,13 @@ class PagerDutyNotifier(Notifier):
     def send(self, page: Notification) -> str:
         """Open the incident; a notification about an open incident is added to it. That of a test is resolved at once."""
         until = time.monotonic() + self.patience.total_s
-        reference = self._routing(page.audience)
+        reference = (
+            self.table.owner_routing_key if page.audience is Audience.OWNER else self.table.routing_key
+        )
+        if not reference:
+            raise NotifyError(
+                "the gate's owner has no routing key. Set [notify.pagerduty] owner_routing_key."
+            )
         routing_key = self.means.secret(reference)
         incident = Incident(
             SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.topic.value, page.culprits, page.gate
@@ -215,14 +221,6 @@ class PagerDutyNotifier(Notifier):
         notes = [f"{counted(done, 'incident')} resolved"] if done else []
         notes += [f"{others} left open, because other gates' routing keys opened them"] if others else []
         return ", ".join(notes)
-
-    def _routing(self, audience: Audience) -> str:
-        reference = self.table.owner_routing_key if audience is Audience.OWNER else self.table.routing_key
-        if not reference:
-            raise NotifyError(
-                "the gate's owner has no routing key. Set [notify.pagerduty] owner_routing_key."
-            )
-        return reference
 
     def _post(self, event: Event, routing_key: str, until: float) -> None:
         """Send the event until PagerDuty accepts it. Raises NotifyError when the time is up, or if trying again is no use."""

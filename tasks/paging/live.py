@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 
 from tasks.gate.links import run_links
 from tasks.gate.progress import BOARD, Progress
@@ -61,9 +60,7 @@ class LiveMessages:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if not self._notifiers:
             return
         BOARD.set(None)

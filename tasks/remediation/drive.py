@@ -179,7 +179,11 @@ class Remediation:
         elif step.action is StepKind.ASK and step.rung is not None:
             self._ask(case, step.rung, act_number(case, step.rung, journal))
         elif step.action is StepKind.OPEN_BREAKER:
-            self._open_breaker(now)
+            most, minutes = self.settings.limits.breaker_acts, self.settings.limits.breaker_s / 60
+            reason = f"{most} acts within {minutes:g} minutes"
+            self._change_journal(
+                lambda latest: replace(latest, breaker=replace(latest.breaker, opened_at=now, why=reason))
+            )
         elif step.action is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
             return self._do(case, step, step.rung, machines)
         return step
@@ -191,13 +195,6 @@ class Remediation:
             case.gate_id, case.node, rung, number, Permission.PENDING, self.clock(), deadline
         )
         self._change_journal(lambda journal: replace(journal, questions=(*journal.questions, question)))
-
-    def _open_breaker(self, now: float) -> None:
-        most, minutes = self.settings.limits.breaker_acts, self.settings.limits.breaker_s / 60
-        reason = f"{most} acts within {minutes:g} minutes"
-        self._change_journal(
-            lambda journal: replace(journal, breaker=replace(journal.breaker, opened_at=now, why=reason))
-        )
 
     def _do(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Step:
         act = self._intend(case, step, rung, machines)

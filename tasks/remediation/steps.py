@@ -140,7 +140,8 @@ def _next(case: Case, journal: Journal, engine: Engine, settings: RepairSettings
         forgotten = was_never_seen or now - since > settings.limits.unseen_s
         return _leave(Reason.NOT_SEEN) if forgotten else Step(StepKind.WAIT, reason=Reason.NOT_SEEN)
     situation = Situation(case, acts, journal, machine, engine, settings, now)
-    return _further(situation) if _fenced_before(acts) else _first(situation)
+    is_fenced = any(act.rung is Rung.FENCE and act.state is ActState.DONE for act in acts)
+    return _further(situation) if is_fenced else _first(situation)
 
 
 def _forbidden(case: Case, settings: RepairSettings) -> Reason | None:
@@ -188,10 +189,6 @@ def _unsettled(act: Act, engine: Engine, settings: RepairSettings, now: float) -
     if settled is Settled.FAILED or late:
         return Step(StepKind.SETTLE, act=act, state=ActState.FAILED, reason=Reason.ACT_FAILED)
     return Step(StepKind.WAIT, reason=Reason.IN_FLIGHT, act=act)
-
-
-def _fenced_before(acts: Sequence[Act]) -> bool:
-    return any(act.rung is Rung.FENCE and act.state is ActState.DONE for act in acts)
 
 
 def _first(now: Situation) -> Step:

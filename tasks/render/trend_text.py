@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.documents.report import plain_table
 from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
 from checks.judge.trend.numbers import LEAST_PEERS
@@ -41,11 +40,6 @@ def too_few(reports: int) -> str:
     return (
         f"{counted(reports, 'report')} could be compared: a trend needs {LEAST_PROOFS} of the same machines."
     )
-
-
-def moved_document(trend: Trend) -> list[dict[str, object]]:
-    """What moved on all machines, as JSON."""
-    return [plain_table(course) | {"worse": course.worse} for course in trend.fleet]
 
 
 def moved_text(trend: Trend) -> str:

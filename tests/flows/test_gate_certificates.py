@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checks.documents.certificates import load_record
+from checks.documents.certificates import WatchRecord, load
 from checks.judge.certificates.decision import is_sampled, machine_digest
 from checks.process.machine_state import RECORD
 from tasks.orchestration.server.server import EmbeddedServer
@@ -69,7 +69,7 @@ class Site:
     def rounds(self) -> int:
         """How many rounds the record has."""
         try:
-            return load_record((self.state / RECORD).read_bytes()).rounds
+            return load(WatchRecord, (self.state / RECORD).read_bytes()).rounds
         except FileNotFoundError:
             return 0
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from checks.bundle import pass_of
 from checks.model import Cause, NodeEnd
 from tasks.collect import merge_reports, poll_pause_s
 from tasks.gate.job_failures import never_ran, require_machines, require_reports
@@ -18,7 +19,7 @@ from tasks.gate.jobs import JobEnd, check_job, gated_job, train_job
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
-from tasks.judge import proven_pass, report_verdict
+from tasks.judge import report_verdict
 from tasks.launchers.base import (
     EngineUnavailable,
     JobState,
@@ -136,7 +137,10 @@ def died(folder: Path, engine: Engine, training: bool = False) -> Session:
     if training:
         made = report_verdict(session, merge_reports(session, JobEnd(check, engine.state(check))))
         train = session.renewal.lease.job(TRAIN)
-        submit_job(session, train_job(session.context, session.gate_id, train, proven_pass(made), check))
+        submit_job(
+            session,
+            train_job(session.context, session.gate_id, train, pass_of(made.report, made.verdict), check),
+        )
         engine.state(train)
     buried(folder)
     return session

@@ -20,17 +20,10 @@ from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import fake_gate
 from tests.tasks.store.servers import BUCKET, Flaky
-from tests.tasks.store.test_s3 import proxy
+from tests.tasks.store.test_s3 import proxy, server
 
-__all__ = ["proxy"]
+__all__ = ["proxy", "server"]
 pytestmark = pytest.mark.usefixtures("without_prefect", "engine")
-
-
-@pytest.fixture
-def server(proxy: Flaky) -> Flaky:
-    """The proxy, without a fault yet."""
-    proxy.faults, proxy.always, proxy.dies_at, proxy.seen = [], "ok", "nothing", []
-    return proxy
 
 
 def in_s3(path: Path) -> str:

@@ -297,10 +297,7 @@ def _abandoned(request: GateRequest, run: str) -> None:
 def _reaped(run: str, why: Any) -> Any:
     from flows.reap import reap
 
-    async def state() -> Any:
-        return await reap(run, why, return_state=True)
-
-    return asyncio.run(state())
+    return asyncio.run(reap(run, why, return_state=True))  # type: ignore[arg-type]
 
 
 def _state(run: str) -> Any:

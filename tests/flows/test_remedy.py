@@ -46,6 +46,12 @@ def gate_file(folder: Path, more: str = ACTS, policy: str = "") -> Path:
     return path
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A gate file whose failed nodes are acted on."""
+    return gate_file(tmp_path)
+
+
 def remedy(path: Path, gate_id: str = "", open_only: bool = False) -> Any:
     """Run the flow for this gate file."""
     return run_flow(RemedyRequest(gate_file=str(path), gate_id=gate_id, open_only=open_only))
@@ -55,10 +61,7 @@ def run_flow(request: RemedyRequest) -> Any:
     """Run the flow to its end."""
     from flows.remedy import remedy as flow
 
-    async def run() -> Any:
-        return await flow(request, return_state=True)
-
-    return asyncio.run(run())
+    return asyncio.run(flow(request, return_state=True))  # type: ignore[arg-type]
 
 
 def opened(path: Path, gate_id: str = "") -> Any:
@@ -105,12 +108,11 @@ def refused(refused_once: tuple[Path, str]) -> Refused:
 
 
 def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: Captured
+    path: Path, tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: Captured
 ) -> None:
     """The re-test is a gate with a partner, below the remediation; it pages nobody, and its lock is its own. The command shows each
     act, and ends with 0 for a node that serves again, with 2 for what cannot be done.
     """
-    path = gate_file(tmp_path)
     gate_id = refused(path)
     capsys.readouterr()
     assert 0 == main(["repair", "run", str(path)])
@@ -135,10 +137,9 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
 
 @pytest.mark.usefixtures("without_prefect")
 def test_a_finding_that_repeats_is_left_to_a_person(
-    tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
+    path: Path, tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
 ) -> None:
     """There is nothing that these machines could do: the node stays fenced, and one page says so."""
-    path = gate_file(tmp_path)
     gate_id = refused(path)
     engine.parts = ["wrong"]
     state = remedy(path)
@@ -154,10 +155,9 @@ def test_a_finding_that_repeats_is_left_to_a_person(
 
 @pytest.mark.usefixtures("without_prefect")
 def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_back(
-    tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
+    path: Path, tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
 ) -> None:
     """The node stays fenced, its re-test's jobs are gone, and the next run tests it again."""
-    path = gate_file(tmp_path)
     refused(path)
     engine.parts = ["hang"]
 
@@ -269,12 +269,11 @@ def test_a_healthy_cluster_needs_no_repair(
 
 @pytest.mark.usefixtures("without_prefect")
 def test_remedy_rejects_gates_it_does_not_act_on_with_the_reason(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gate of another cluster in the same store, which has a node of this name; an old verdict, of which nobody is paged again; one
     that would be another under today's policy; and a store that a deployment's form chooses, with verdicts and answers of its own.
     """
-    path = gate_file(tmp_path)
     gate_id = refused(path)
     page = tmp_path / "store" / "pages" / f"{gate_id}.txt"
     before = page.read_text()
@@ -304,10 +303,9 @@ def test_remedy_rejects_gates_it_does_not_act_on_with_the_reason(
 
 @pytest.mark.usefixtures("without_prefect")
 def test_remedy_runs_once_at_a_time_for_each_cluster(
-    tmp_path: Path, refused: Refused, machines: TwoMachines
+    path: Path, tmp_path: Path, refused: Refused, machines: TwoMachines
 ) -> None:
     """Another process that lives holds the lock."""
-    path = gate_file(tmp_path)
     refused(path)
     work = opened(path)
     with remedies.remedy_lock(work, ""):
@@ -324,10 +322,9 @@ def test_remedy_runs_once_at_a_time_for_each_cluster(
 
 @pytest.mark.usefixtures("without_prefect")
 def test_a_person_closes_the_breaker_in_the_terminal(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: Captured
+    path: Path, refused: Refused, machines: TwoMachines, capsys: Captured
 ) -> None:
     """Who it was is kept, and what was judged before is not acted on."""
-    path = gate_file(tmp_path)
     refused(path)
     kept = records(path)
     assert 2 == main(["repair", "run", str(path), "--close-breaker"])
@@ -347,12 +344,11 @@ def test_remedy_request_has_no_fields_of_the_terminal() -> None:
 
 
 def test_the_schedule_goes_on_with_what_was_interrupted_and_begins_nothing(
-    tmp_path: Path, engine: Engine, machines: TwoMachines
+    path: Path, engine: Engine, machines: TwoMachines
 ) -> None:
     """The last refused gate is left to its own event, or to a person. A process died once its case was open, and the case is taken up,
     but not in mode plan.
     """
-    path = gate_file(tmp_path)
     refuse(path, engine)
     state = remedy(path, open_only=True)
     assert ("NothingToDo", True, []) == (state.name, state.is_completed(), machines.calls)

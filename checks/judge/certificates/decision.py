@@ -162,7 +162,7 @@ def is_sampled(gate_id: str, machine: str, check: str) -> bool:
 def state_of(node: Node) -> MachineState | None:
     """What the report says of the machine; None if it says nothing that can be read."""
     try:
-        return documents.load_state(node.machine_state) if node.machine_state else None
+        return documents.load(MachineState, node.machine_state) if node.machine_state else None
     except DecodeError:
         return None
 

@@ -125,11 +125,6 @@ class TrendMachine:
         return sum(course.motion is Motion.UNKNOWN for course in self.courses)
 
     @property
-    def is_judged(self) -> bool:
-        """Whether a statement can be made about any metric."""
-        return self.unknown < len(self.courses)
-
-    @property
     def worse(self) -> bool:
         """Whether there is anything to investigate."""
         return bool(self.degrading or self.growing)

@@ -98,7 +98,11 @@ class _Tables:
         """The numbers of a machine; `since` is the place of its last change in the order of the gates."""
         columns: dict[Number, list[_Columns]] = {}
         for places, numbers, node_rows in self._runs(history):
-            medians = self._medians_of(places, numbers)
+            key = (places, id(numbers))
+            if key not in self._medians:
+                gates = [self._gates[index].medians or (None,) * len(numbers) for index in places]
+                self._medians[key] = list(zip(*gates, strict=True))
+            medians = self._medians[key]
             for at, (number, column) in enumerate(zip(numbers, zip(*node_rows, strict=True), strict=True)):
                 columns.setdefault(number, []).append((places, column, medians[at]))
         tracks = {number: _track(_joined(runs), since) for number, runs in columns.items()}
@@ -115,15 +119,6 @@ class _Tables:
             node_rows.append(node.values)
         for places, node_rows in runs.values():
             yield tuple(places), self._gates[places[0]].numbers, node_rows
-
-    def _medians_of(
-        self, places: tuple[int, ...], numbers: tuple[Number, ...]
-    ) -> list[tuple[float | None, ...]]:
-        key = (places, id(numbers))
-        if key not in self._medians:
-            medians = [self._gates[index].medians or (None,) * len(numbers) for index in places]
-            self._medians[key] = list(zip(*medians, strict=True))
-        return self._medians[key]
 
 
 def _joined(runs: Sequence[_Columns]) -> _Columns:

@@ -143,7 +143,13 @@ def measure_in(world: World, context: Context, collective: Collective) -> Measur
         if sweep.sizes and not _agree(_fits(sweep, size, spent, budget_s), world):
             break
         share_s = SHARE * (budget_s - spent) / (len(sizes) - index)
-        _measure_size(collective, size // ELEMENT_BYTES // shares, size, share_s, world, sweep)
+        count = size // ELEMENT_BYTES // shares
+        sweep.wrong += _verify(collective, count, 2 * len(sweep.sizes), world)
+        times, wrong = _time(collective, count, share_s, world)
+        sweep.wrong += wrong + _verify(collective, count, 2 * len(sweep.sizes) + 1, world)
+        sweep.sizes.append(size)
+        sweep.seconds.append(median(times))
+        sweep.iterations.append(len(times))
     if world.device.startswith("cuda"):
         import torch
 
@@ -162,17 +168,6 @@ def _connect(collective: Collective, count: int, world: World) -> None:
 
     own = torch.zeros(count * collective.sends(world.ranks), device=world.device)
     _time_once(collective, own, _result(collective, own, count, world), world)
-
-
-def _measure_size(
-    collective: Collective, count: int, size: int, share_s: float, world: World, sweep: Sweep
-) -> None:
-    sweep.wrong += _verify(collective, count, 2 * len(sweep.sizes), world)
-    times, wrong = _time(collective, count, share_s, world)
-    sweep.wrong += wrong + _verify(collective, count, 2 * len(sweep.sizes) + 1, world)
-    sweep.sizes.append(size)
-    sweep.seconds.append(median(times))
-    sweep.iterations.append(len(times))
 
 
 def _verify(collective: Collective, count: int, round_: int, world: World) -> int:

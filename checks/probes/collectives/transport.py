@@ -58,7 +58,14 @@ def transport(context: Context) -> Measurement:
     """
     text = nccl_log.texts(os.environ)
     own = read(text, nccl_log.process())
-    _require_whole(own)
+    if not own.begun:
+        raise CheckError("NCCL's log has no line about the communicators of this rank")
+    if own.unfinished:
+        raise CheckError(
+            f"NCCL's log is truncated: the initialisation of {own.unfinished} communicators did not complete"
+        )
+    if not own.channels:
+        raise CheckError("NCCL's log shows no channel of this rank, so it is unknown what carried its data")
     if context.declared.nodes > 1 and not crosses(read(text).channels):
         raise CheckError(
             f"{context.declared.nodes} nodes are declared, but no NCCL channel of this node's ranks goes to another node"
@@ -148,17 +155,6 @@ def evidence(log: NcclLog) -> str:
 
 def _carrier_text(channel: Channel) -> str:
     return f"{channel.network}/{channel.carrier}{'/GDRDMA' if channel.gpudirect else ''}"
-
-
-def _require_whole(own: NcclLog) -> None:
-    if not own.begun:
-        raise CheckError("NCCL's log has no line about the communicators of this rank")
-    if own.unfinished:
-        raise CheckError(
-            f"NCCL's log is truncated: the initialisation of {own.unfinished} communicators did not complete"
-        )
-    if not own.channels:
-        raise CheckError("NCCL's log shows no channel of this rank, so it is unknown what carried its data")
 
 
 def _version(own: NcclLog) -> str:

@@ -175,7 +175,7 @@ def run(
         )  # the first product includes loading libraries and raising clocks
         for turn in range(LEAST_REPEATS):
             _judge(score, problems, operand_pairs, precision, device, turn, 1)
-        count = _batch(device, score.best_s)
+        count = max(1, min(MOST_BATCH, int(BATCH_S / score.best_s))) if is_cuda(device) else 1
         warm = time.monotonic() + warmup_s
         end = warm + seconds
         while not score.products or time.monotonic() < end:
@@ -213,10 +213,6 @@ def _judge(
     if not TOLERANCE[precision.name]:
         score.wrong_checksums += wrong_checksums(result, problems[which])
     return spent
-
-
-def _batch(device: str, product_s: float) -> int:
-    return max(1, min(MOST_BATCH, int(BATCH_S / product_s))) if is_cuda(device) else 1
 
 
 def wrong_elements(result: Tensor, problem: GemmProblem, tolerance: float) -> int:

@@ -27,7 +27,8 @@ _PROVIDER = re.compile(r"fi_pingpong\b[^\n]*?\s-p\s*(\S+)")
 
 def detect(text: str) -> bool:
     """Whether it is fi_pingpong's or fi_info's output."""
-    return _is_pingpong(text) or _is_info(text)
+    is_info = _BLOCK.search(text) is not None and _ENDPOINT.search(text) is not None
+    return _is_pingpong(text) or _FAILED.search(text) is not None or is_info
 
 
 def read(text: str, options: ReadOptions) -> Reading:
@@ -37,12 +38,6 @@ def read(text: str, options: ReadOptions) -> Reading:
 
 def _is_pingpong(text: str) -> bool:
     return any(HEADER.match(line) for line in text.splitlines()) or _PINGPONG_LINE.search(text) is not None
-
-
-def _is_info(text: str) -> bool:
-    return _FAILED.search(text) is not None or (
-        _BLOCK.search(text) is not None and _ENDPOINT.search(text) is not None
-    )
 
 
 def read_info(text: str) -> Reading:

@@ -159,18 +159,15 @@ def under_load(context: Context) -> LoadSamples:
         )
     seconds = context.options.get("seconds", SECONDS)
     with nvml.session() as module:
-        load = _loaded_on(context.rank_place.device)
+        device = context.rank_place.device
+        try:
+            load = make_load(device)
+        except Exception as error:  # torch and CUDA raise anything: no GPU, no memory, no CUDA in this build
+            raise LoadError(
+                f"the load could not be started on {device}: {type(error).__name__}: {error}"
+            ) from error
         handle, index = find(module, load.uuid)
         return _sampled(module, handle, index, load, seconds)
-
-
-def _loaded_on(device: str) -> Load:
-    try:
-        return make_load(device)
-    except Exception as error:  # torch and CUDA raise anything: no GPU, no memory, no CUDA in this build
-        raise LoadError(
-            f"the load could not be started on {device}: {type(error).__name__}: {error}"
-        ) from error
 
 
 def find(module: Any, uuid: str) -> tuple[Any, int]:

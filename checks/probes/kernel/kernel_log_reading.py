@@ -230,7 +230,7 @@ class _Explainer:
             self._doubt("long", f"line {number} {doubt}")
         if line is None:
             return []
-        if _speaks(line):
+        if line.tagged or _DRIVER.match(line.message):
             self.excerpt.see(line)
             if line.record is not None:
                 self.records.append(line.record)
@@ -297,10 +297,6 @@ def _gaps(records: Sequence[int]) -> int:
 
 def _starts(line: log_lines.Line) -> bool:
     return line.message.startswith(log_source.START) and not line.facility
-
-
-def _speaks(line: log_lines.Line) -> bool:
-    return line.tagged or bool(_DRIVER.match(line.message))
 
 
 def _now() -> log_lines.Now:

@@ -84,15 +84,11 @@ def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[NvlinkRule
         fitting = [rule for rule in rules() if rule.xid == code and _is_of(rule, line, version)]
         exact = [rule for rule in fitting if not rule.status or line.status in _numbers(rule)]
         if not exact and code not in NUMBERED:
-            exact = _by_bits(fitting, line.status)
+            bits = [1 << bit for bit in range(32) if line.status >> bit & 1]
+            rules_of_bits = [[rule for rule in fitting if bit in _numbers(rule)] for bit in bits]
+            exact = [rule for some in rules_of_bits for rule in some] if all(rules_of_bits) else []
         fits.update((id(rule), rule) for rule in exact)
     return tuple(fits.values())
-
-
-def _by_bits(fitting: list[NvlinkRule], status: int) -> list[NvlinkRule]:
-    bits = [1 << bit for bit in range(32) if status >> bit & 1]
-    rules_of_bits = [[rule for rule in fitting if bit in _numbers(rule)] for bit in bits]
-    return [rule for some in rules_of_bits for rule in some] if all(rules_of_bits) else []
 
 
 def _is_of(rule: NvlinkRule, line: NvlinkLine, version: str) -> bool:

@@ -131,7 +131,9 @@ def _allowances(name: str) -> dict[str, int]:
 
 def mtu_of(name: str) -> int:
     """The interface's MTU in bytes. Raises OSError."""
-    return int(struct.unpack_from("i", _ifreq(SIOCGIFMTU, name), 16)[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        reply = fcntl.ioctl(handle, SIOCGIFMTU, struct.pack("16s24x", name.encode()[:15]))
+    return int(struct.unpack_from("i", reply, 16)[0])
 
 
 def interface_of(address: str) -> str:
@@ -197,11 +199,6 @@ def driver_counters(name: str) -> dict[str, int]:
         for i in range(count)
     ]
     return dict(zip(labels, struct.unpack(f"{count}Q", values), strict=True))
-
-
-def _ifreq(request: int, name: str) -> bytes:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
-        return fcntl.ioctl(handle, request, struct.pack("16s24x", name.encode()[:15]))
 
 
 def _ethtool(name: str, command: bytes) -> bytes:

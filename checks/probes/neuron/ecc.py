@@ -7,7 +7,7 @@ node monitoring agent replaces a node for each of the four kinds of error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from checks.check import Basis, CheckError, Context, Measurement, Skipped, lists_neuron_devices
@@ -52,8 +52,8 @@ def ecc(context: Context) -> Measurement:
     metrics, evidence = counters(ROOT / SYSFS, declared)
     log = log_source.read(context, find)
     events = () if isinstance(log, Skipped) else log.this_boot  # a hardware error counts however old it is
-    size = len(_tuple(metrics, "devices"))
-    metrics["kernel_errors"] = by_device(events, size)
+    devices = metrics["devices"]
+    metrics["kernel_errors"] = by_device(events, len(devices) if isinstance(devices, tuple) else 0)
     metrics["kernel_log_read"] = not isinstance(log, Skipped)
     if isinstance(log, Log):
         metrics |= {"source": log.source, OWN_SOURCE: log.own}
@@ -112,8 +112,3 @@ def count_in(places: Iterable[Path]) -> int | None:
     except (OSError, ValueError):
         return None
     return int(text) if text.isdigit() and len(text) < 19 else None
-
-
-def _tuple(metrics: Mapping[str, Value], name: str) -> tuple[object, ...]:
-    value = metrics[name]
-    return value if isinstance(value, tuple) else ()

@@ -182,7 +182,9 @@ def lead(host: MpiHost, barrier: NodeBarrier, command: Sequence[str], folder: Pa
     """The first host: run mpirun, and tell the workers its exit code."""
     code = int(Exit.REJECTED)
     try:
-        argv = mpirun(host, command, _write_agent(folder))
+        agent = folder / "agent"
+        agent.write_text(AGENT.format(folder=folder))
+        argv = mpirun(host, command, agent)
         stop.running = True
         stop.child = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL, env=environment(host))
         if stop.at:
@@ -195,12 +197,6 @@ def lead(host: MpiHost, barrier: NodeBarrier, command: Sequence[str], folder: Pa
     finally:
         barrier.put("ended", str(code), 0.0)
     return code
-
-
-def _write_agent(folder: Path) -> Path:
-    path = folder / "agent"
-    path.write_text(AGENT.format(folder=folder))
-    return path
 
 
 def _pass_on(responder: Responder, folder: Path, worker: str) -> None:

@@ -55,7 +55,10 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
         staged.code.mkdir()
         (staged.code / "checks").symlink_to(PACKAGES / "checks")
         if options.container_image:  # an image need not have what the checks bring along
-            _add_vendored(staged.code)
+            for name, data in vendored().items():
+                path = staged.code / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
         key = secret_key.make()
         for request in plan.processes:
             (staged.nodes / request.node).mkdir(parents=True)
@@ -68,13 +71,6 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
     except OSError:
         shutil.rmtree(staging, ignore_errors=True)
         raise
-
-
-def _add_vendored(code: Path) -> None:
-    for name, data in vendored().items():
-        path = code / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
 
 
 def start(plan: Plan, folder: JobFolder, *, remove: bool) -> None:

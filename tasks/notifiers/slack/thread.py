@@ -111,7 +111,8 @@ class SlackRun:
             return
         more = {"reply_broadcast": True} if broadcast and channel not in self.fresh else {}
         self._say("chat.postMessage", message, channel=posted.channel, thread_ts=posted.ts, **more)
-        self._did(channel, name)
+        posted = self.record.messages[channel]
+        self.keep(self.record.with_message(channel, replace(posted, done=(*posted.done, name))))
 
     def ask(self, channel: str, key: str, message: Message) -> None:
         """Remember the message with the question, so that the process that gets the answer can remove its buttons."""
@@ -165,10 +166,6 @@ class SlackRun:
         except NotifyError:
             return f"Slack, {channel}"
         return str(answer.get("permalink") or f"Slack, {channel}")
-
-    def _did(self, channel: str, name: str) -> None:
-        posted = self.record.messages[channel]
-        self.keep(self.record.with_message(channel, replace(posted, done=(*posted.done, name))))
 
     def _say(self, method: str, message: Message, **where: Any) -> dict[str, Any]:
         """Post with blocks, or as plain text if Slack refuses their form, so that the notification is sent in any case."""

@@ -105,6 +105,8 @@ class EmbeddedServer:
         """
         if threading.current_thread() is not threading.main_thread():
             raise ServerFailed("The embedded Prefect server must be started from the main thread.")
+        environment = server_environment(self._files.database, self._auth, self._files.home)
+        path = environment.get("PYTHONPATH", "")
         log = _open_log(self._files)
         with log, socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
@@ -116,7 +118,7 @@ class EmbeddedServer:
                     stdout=log,
                     stderr=log,
                     cwd=self._files.folder,  # Prefect reads the .env and prefect.toml where it stands
-                    env=_child_environment(self._files, self._auth),
+                    env={**environment, "PYTHONPATH": f"{_ROOT}{os.pathsep}{path}" if path else str(_ROOT)},
                     pass_fds=(listening.fileno(), ready),
                     start_new_session=True,
                 )
@@ -167,14 +169,12 @@ class EmbeddedServer:
 
 
 @contextlib.contextmanager
-def embedded_server(
-    state_dir: Path, template_dir: Path | None = None, timeout_s: float = READY_TIMEOUT_S
-) -> Iterator[EmbeddedServer]:
+def embedded_server(state_dir: Path, template_dir: Path | None = None) -> Iterator[EmbeddedServer]:
     """A ready server for the time of the block. Raises ServerError."""
     server = EmbeddedServer(state_dir, template_dir)
     try:
         server.start()
-        server.wait_ready(timeout_s)
+        server.wait_ready()
         yield server
     finally:
         server.stop()
@@ -239,12 +239,6 @@ def _command(files: _ServerFiles, listen_fd: int, ready_fd: int) -> tuple[str, .
         *("--listen-fd", str(listen_fd), "--ready-fd", str(ready_fd), "--parent", str(os.getpid())),
         *("--database", str(files.database), "--template", str(files.template)),
     )
-
-
-def _child_environment(files: _ServerFiles, auth: str) -> dict[str, str]:
-    environment = server_environment(files.database, auth, files.home)
-    path = environment.get("PYTHONPATH", "")
-    return {**environment, "PYTHONPATH": f"{_ROOT}{os.pathsep}{path}" if path else str(_ROOT)}
 
 
 def _read_line(descriptor: int, timeout_s: float) -> str | None:

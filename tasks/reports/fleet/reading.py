@@ -5,7 +5,6 @@ needed for that, and links between its pages.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,10 +40,16 @@ def read_fleet(
     histories = known_nodes(store, cluster, node, whole)
     problems = [*histories.problems]
     acts, unread = _acts(store, cluster, problems)
-    views = None
+    views: dict[str, MachineRow] | None = None
     if engine is not None:
         own = [act for (name, _), some in acts.items() if name == engine[0] for act in some]
-        views = _engine_view(engine[1], None if engine[0] in unread else own, problems)
+        try:
+            machine_states = engine[1].by_name()
+        except MachineError as error:
+            problems.append(f"the engine did not answer: {error}")
+        else:
+            engine_rows = machine_rows(machine_states, None if engine[0] in unread else own, engine[1])
+            views = {view.node: view for view in engine_rows}
     fleet = fleet_of(histories, now, fresh_s, acts, views, node)
     has_reply = None if engine is None else views is not None
     return replace(fleet, problems=tuple(one_line(line, 400) for line in problems), has_reply=has_reply)
@@ -108,14 +113,3 @@ def _acts(
             unread.add(name)
             problems.append(f"the acts of cluster {name} could not be read: {error}")
     return by_node, unread
-
-
-def _engine_view(
-    machines: Machines, acts: Sequence[Act] | None, problems: list[str]
-) -> dict[str, MachineRow] | None:
-    try:
-        machine_states = machines.by_name()
-    except MachineError as error:
-        problems.append(f"the engine did not answer: {error}")
-        return None
-    return {view.node: view for view in machine_rows(machine_states, acts, machines)}

@@ -162,7 +162,7 @@ def fleet_document(fleet: Fleet, whole: bool = False) -> dict[str, object]:
         "replaced": [node_document(node, whole) for node in fleet.replaced],
         "unseen": [node_document(node) for node in fleet.unseen],
         "untested": [node_document(node) for node in fleet.untested],
-        "moved": trend_text.moved_document(fleet.trend),
+        "moved": [plain_table(course) | {"worse": course.worse} for course in fleet.trend.fleet],
         "groups": {name: plain(courses) for name, courses in fleet.groups.items()},
         "series": fleet.trend.series,
         "gates": fleet.gates,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents.certificates import MOST_GATES, WatchRecord, load_gates
+from checks.documents.certificates import MOST_GATES, Gates, WatchRecord, load
 from checks.process import machine_state
 from checks.process.machine_state import FINDINGS, GATES, RECORD, begin_gate, boot_s, keep_record
 from checks.value_types import DecodeError
@@ -50,7 +50,7 @@ def test_without_a_record_there_is_none(state: Path) -> None:
 def test_the_oldest_gates_are_forgotten(state: Path) -> None:
     for number in range(MOST_GATES + 5):
         begin_gate(state, f"g{number}")
-    kept = load_gates((state / GATES).read_bytes()).gates
+    kept = load(Gates, (state / GATES).read_bytes()).gates
 
     assert (MOST_GATES, "g5", f"g{MOST_GATES + 4}") == (len(kept), kept[0], kept[-1])
 

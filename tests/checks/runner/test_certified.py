@@ -10,7 +10,7 @@ import pytest
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
-from checks.documents.certificates import Certificate, Certificates, WatchRecord, load_state
+from checks.documents.certificates import Certificate, Certificates, MachineState, WatchRecord, load
 from checks.documents.report import digest, dump_plain
 from checks.facts.builtin import builtin
 from checks.judge.certificates.decision import is_sampled, machine_digest, terms_of
@@ -147,4 +147,4 @@ def test_while_a_round_is_overdue_nothing_is_skipped(state: Path, tmp_path: Path
     keep_record(state, record(due_s=-1.0))
 
     assert set() == skipped(tmp_path, unsampled(bundle("first")))
-    assert load_state(known_before(state, bundle("first"))).record is not None
+    assert load(MachineState, known_before(state, bundle("first"))).record is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checks.documents.certificates import WatchRecord, load_record
+from checks.documents.certificates import WatchRecord, load
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.documents.report import digest, dump_plain
 from checks.facts.builtin import builtin
@@ -29,7 +29,7 @@ def result(row: Observation = MEASURED, in_time: bool = True) -> RoundResult:
 def kept(folder: Path) -> WatchRecord | None:
     """The record on disk."""
     try:
-        return load_record((folder / RECORD).read_bytes())
+        return load(WatchRecord, (folder / RECORD).read_bytes())
     except FileNotFoundError:
         return None
 

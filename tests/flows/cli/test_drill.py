@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from tasks.store.folder import FolderStore
 from tests.fakes.machines import PlayedMachines, serving
 from tests.flows.cli.conftest import Captured
 from tests.flows.cli.test_fleet import gate_file
+from tests.tasks.drills.test_faults import link, process
 
 ROOT = Path(__file__).parents[3]
 
@@ -109,32 +107,6 @@ sys.exit(main.main(sys.argv[1:]))
 """
 
 
-@contextmanager
-def link() -> Iterator[str]:
-    """A namespace with an interface."""
-    name = f"pd{uuid.uuid4().hex[:6]}"
-    try:
-        subprocess.run(("ip", "netns", "add", name), check=True)
-        veth = ("link", "add", "d0", "type", "veth", "peer", "name", "d1")
-        subprocess.run(("ip", "-n", name, *veth), check=True)
-        subprocess.run(("ip", "-n", name, "link", "set", "d0", "up"), check=True)
-        yield name
-    finally:
-        subprocess.run(("ip", "netns", "del", name), check=False, capture_output=True)
-
-
-@contextmanager
-def process(file: Path) -> Iterator[int]:
-    """A process whose number is in a file."""
-    child = subprocess.Popen(("sleep", "600"), start_new_session=True)
-    try:
-        file.write_text(f"{child.pid}\n")
-        yield child.pid
-    finally:
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-
-
 @pytest.mark.root
 @pytest.mark.needs("ip", "tc")
 @pytest.mark.parametrize("seed", range(3))  # each fault once
@@ -143,9 +115,10 @@ def test_a_random_interruption_leaves_nothing(gate: Path, seed: int) -> None:
     chance = random.Random(seed)
     folder = gate.parent
     with ExitStack() as stack:
-        name, pid = stack.enter_context(link()), stack.enter_context(process(folder / "pid"))
+        there, pid = stack.enter_context(link()), stack.enter_context(process("sleep", "600")).pid
+        (folder / "pid").write_text(f"{pid}\n")
         faults = {
-            "shaped-link": ("--interface", "d0", "--through", f"ip netns exec {name}"),
+            "shaped-link": ("--interface", "d0", "--through", " ".join(there.prefix)),
             "frozen-process": ("--pid-file", str(folder / "pid")),
             "xid-74": (),
         }
@@ -165,8 +138,7 @@ def test_a_random_interruption_leaves_nothing(gate: Path, seed: int) -> None:
 
         assert child.returncode in (0, 130, 143), printed
         assert "The fault is undone." in printed
-        tc = ("ip", "netns", "exec", name, "tc", "qdisc", "show")
-        shown = subprocess.run(tc, capture_output=True, text=True, check=True)
-        assert "tbf" not in shown.stdout
+        shown, queues = there.run(("tc", "qdisc", "show"))
+        assert shown and "tbf" not in queues
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
         assert "NVRM" not in (folder / "messages").read_text()

@@ -6,20 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents.report import dump, dump_plain
 from checks.process.free_ports import free_port
 from flows.cli.main import main
 from tests.fakes.mlflow import mlflow_server
 from tests.flows.cli.conftest import Run
-from tests.sample_reports import POLICY, healthy
+from tests.flows.cli.test_main import judge_words
+from tests.sample_reports import healthy
 
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """The command on a healthy report."""
-    (tmp_path / "r.json").write_bytes(dump(healthy()))
-    (tmp_path / "policy.json").write_bytes(dump_plain(POLICY))
-    return ["fleet", "export", str(tmp_path / "r.json"), "--policy", str(tmp_path / "policy.json")]
+    return ["fleet", "export", *judge_words(tmp_path, healthy())[1:]]
 
 
 def test_a_report_becomes_a_run(words: list[str], run: Run) -> None:

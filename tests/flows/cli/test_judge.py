@@ -16,13 +16,14 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from checks.documents.report import dump, dump_plain, load, plain
+from checks.documents.report import dump, load, plain
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Report
 from tasks.render.findings import verdict_json
 from tasks.reports.read import exit_code, worst_code
 from tests.flows.cli.conftest import Run
+from tests.flows.cli.test_store import policy_file
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
 
 GOOD, BAD, MISSING = healthy(), wrong_sums(healthy()), without_node(healthy(3, 1), "node-2")
@@ -43,9 +44,7 @@ KEYS = {
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """The sample policy as JSON."""
-    file = tmp_path / "policy.json"
-    file.write_bytes(dump_plain(POLICY))
-    return file
+    return policy_file(tmp_path, POLICY)
 
 
 def _write(folder: Path, report: Report | bytes, name: str = "report.json") -> Path:

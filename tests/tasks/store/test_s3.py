@@ -31,7 +31,7 @@ def proxy() -> Iterator[Flaky]:
 @pytest.fixture
 def server(proxy: Flaky) -> Flaky:
     """The proxy, without a fault yet."""
-    proxy.faults, proxy.always, proxy.seen = [], "ok", []
+    proxy.faults, proxy.always, proxy.dies_at, proxy.seen = [], "ok", "nothing", []
     return proxy
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from checks.bundle import make
-from checks.documents.certificates import Certificate, dump, load_state
+from checks.documents.certificates import Certificate, MachineState, dump
+from checks.documents.certificates import load as load_certificate
 from checks.documents.open_findings import OpenFindings
 from checks.documents.open_findings import dump as dump_open
 from checks.documents.report import digest, dump_plain, load
@@ -190,7 +191,7 @@ def test_warning_of_the_watch_during_the_checks_voids_nothing(
 ) -> None:
     """By then the checks have been skipped. A FAIL of the machine voids all the same."""
     node = node_of(usual())
-    opened_at = load_state(node.machine_state).at + later_s
+    opened_at = load_certificate(MachineState, node.machine_state).at + later_s
     text = dump_open(OpenFindings(open=(replace(an_open(level=level), opened_at=opened_at),))).decode()
 
     assert {reason} == whys(decided(usual(), replace(node, open_findings=text)))

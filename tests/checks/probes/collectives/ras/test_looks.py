@@ -26,6 +26,12 @@ class Watching:
         return measured(self.last).metrics
 
 
+@pytest.fixture
+def watching() -> Watching:
+    """Of a job of eight ranks."""
+    return Watching(job_of(8))
+
+
 NOTHING = {"silent": ("",), "behind": ("",), "failed": ("",)}
 
 
@@ -69,9 +75,8 @@ def test_a_rank_that_stands_still_is_named_with_its_distance_and_time() -> None:
     assert ("is behind the other ranks by 12 all-reduces and has not moved for 60 s",) == found["behind"]
 
 
-def test_short_intervals_find_it_as_well() -> None:
+def test_short_intervals_find_it_as_well(watching: Watching) -> None:
     """The time counts since the first look, and not since the last one."""
-    watching = Watching(job_of(8))
     watching.job.step(3)
 
     found = [watching.look(at)["behind"] for at in range(12)]
@@ -80,8 +85,7 @@ def test_short_intervals_find_it_as_well() -> None:
     assert ("is behind the other ranks by 1 all-reduce and has not moved for 8 s",) == found[8]
 
 
-def test_a_rank_that_moves_in_another_communicator_stands_not_still() -> None:
-    watching = Watching(job_of(8))
+def test_a_rank_that_moves_in_another_communicator_stands_not_still(watching: Watching) -> None:
     watching.job.step(3)
     watching.look(0)
     watching.job.ranks[3].counts["AllGather"] += 1
@@ -90,9 +94,8 @@ def test_a_rank_that_moves_in_another_communicator_stands_not_still() -> None:
     assert NOTHING == named(watching.look(15))
 
 
-def test_a_rank_that_goes_on_is_forgotten() -> None:
+def test_a_rank_that_goes_on_is_forgotten(watching: Watching) -> None:
     """It wrote a checkpoint while the others waited."""
-    watching = Watching(job_of(8))
     watching.job.step(0)
     watching.look(0)
     assert ("rank 0 on 10.0.0.1 (GPU 0)",) == watching.look(15)["behind_ranks"]
@@ -101,8 +104,7 @@ def test_a_rank_that_goes_on_is_forgotten() -> None:
     assert NOTHING == named(watching.look(30))
 
 
-def test_a_rank_that_is_ahead_of_all_is_named_if_nobody_moves() -> None:
-    watching = Watching(job_of(8))
+def test_a_rank_that_is_ahead_of_all_is_named_if_nobody_moves(watching: Watching) -> None:
     watching.job.step(*range(1, 8), operation="Broadcast")
     watching.look(0)
     found = watching.look(20)
@@ -114,8 +116,7 @@ def test_a_rank_that_is_ahead_of_all_is_named_if_nobody_moves() -> None:
     assert NOTHING == named(watching.look(40))
 
 
-def test_a_silent_rank_is_named_once_it_stays_silent() -> None:
-    watching = Watching(job_of(8))
+def test_a_silent_rank_is_named_once_it_stays_silent(watching: Watching) -> None:
     watching.job.ranks[3].unresponsive = True
     assert NOTHING == named(watching.look(0))
     assert watching.last is not None
@@ -124,17 +125,15 @@ def test_a_silent_rank_is_named_once_it_stays_silent() -> None:
     assert ("does not answer",) == watching.look(3)["silent"]
 
 
-def test_a_dead_rank_is_named_at_once() -> None:
+def test_a_dead_rank_is_named_at_once(watching: Watching) -> None:
     """RAS has tried to reach it for 60 s."""
-    watching = Watching(job_of(8))
     watching.job.ranks[3].dead = True
 
     assert ("does not answer and is considered dead",) == watching.look(0)["silent"]
 
 
 @pytest.mark.parametrize("state", ["starting", "ending", "left"])
-def test_a_communicator_that_is_made_or_taken_down_is_no_hang(state: str) -> None:
-    watching = Watching(job_of(8))
+def test_a_communicator_that_is_made_or_taken_down_is_no_hang(state: str, watching: Watching) -> None:
     watching.job.step(3)
     for one in watching.job.ranks[4:]:
         setattr(one, state, True)
@@ -143,8 +142,7 @@ def test_a_communicator_that_is_made_or_taken_down_is_no_hang(state: str) -> Non
     assert NOTHING == named(watching.look(60))
 
 
-def test_another_job_is_not_compared_with_the_last_one() -> None:
-    watching = Watching(job_of(8))
+def test_another_job_is_not_compared_with_the_last_one(watching: Watching) -> None:
     watching.job.step(3)
     watching.look(0)
     watching.last = {**(watching.last or {}), **nobody(Reach.NOBODY, 15)}
