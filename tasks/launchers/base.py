@@ -11,7 +11,7 @@ LaunchError                 the engine refused or failed; carries the remedy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -350,6 +350,10 @@ class Launcher(Protocol):
     def node_names(self, nodes: int) -> tuple[str, ...]:
         """The names that the nodes will have, if the launcher can know them before the start; else ()."""
         return ()
+
+    def without(self, nodes: Sequence[str]) -> str:
+        """The option of a gate file, KEY=VALUE, with which a gate gets none of these nodes; "" where the engine has none."""
+        return ""
 
     def plan(self, job: JobSpec) -> Plan:
         """What would be submitted. Pure; touches neither disk nor network."""

@@ -6,6 +6,7 @@ Who is notified, and how urgently, follows from the outcome alone (docs/people.m
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 
 from checks.judge.clocks import seconds_of
@@ -40,6 +41,12 @@ ITEMS = 20
 EVIDENCE, EVIDENCE_LINES = 2000, 8
 # Pages about somebody's machines; of the others none is to blame.
 BLAMING = (PageKind.REFUSED, PageKind.OBSERVED, PageKind.OVERRIDDEN, PageKind.QUESTION)
+_KINDS = {
+    Ending.REJECTED: PageKind.REJECTED,
+    Ending.NO_CAPACITY: PageKind.NO_CAPACITY,
+    Ending.JOB_FAILED: PageKind.TRAINING_FAILED,
+    Ending.CANCELLED: PageKind.CANCELLED,
+}
 SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 
@@ -55,6 +62,7 @@ def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()
             if ran
             else ()
         ),
+        *_retry_command(session, judged, page),
         # Also where that file is, and the report of a store that is a folder.
         ("gate file", f"{os.path.abspath(session.context.file)} on {session.renewal.lease.owner.host}"),
     )
@@ -66,6 +74,18 @@ def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()
         answer=outcome.answer.summary if outcome.answer is not None else None,
     )
     return finish_page(page, outcome.reason)
+
+
+def _retry_command(
+    session: Session, judged: JudgedReport | None, page: Notification
+) -> tuple[tuple[str, str], ...]:
+    """The command that tries again without the nodes that failed, where the launcher can leave nodes out."""
+    if judged is None or page.topic is not PageKind.REFUSED or judged.verdict.suspect_policy:
+        return ()
+    names, nodes = judged.context.site.engine_nodes, judged.verdict.condemned
+    option = session.context.launcher.without([names.get(node, node) for node in nodes]) if nodes else ""
+    command = shlex.join(("prelaunch", "gate", os.path.abspath(session.context.file), "--set", option))
+    return (("to try without the failed nodes", command),) if option else ()
 
 
 def cancelled_page(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> Notification:
@@ -162,14 +182,8 @@ def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
 
 def kind_of(outcome: GateOutcome) -> PageKind:
     """The kind of a notification about an end."""
-    if outcome.ending is Ending.REJECTED:
-        return PageKind.REJECTED
-    if outcome.ending is Ending.NO_CAPACITY:
-        return PageKind.NO_CAPACITY
-    if outcome.ending is Ending.JOB_FAILED:
-        return PageKind.TRAINING_FAILED
-    if outcome.ending is Ending.CANCELLED:
-        return PageKind.CANCELLED
+    if outcome.ending in _KINDS:
+        return _KINDS[outcome.ending]
     if outcome.decision is Decision.OVERRIDDEN:
         return PageKind.OVERRIDDEN
     answer = outcome.judged.verdict.answer if outcome.judged else Answer.CANNOT_TELL

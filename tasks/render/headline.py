@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 
 from checks.judge.rules.wording import percent, several
@@ -22,6 +22,7 @@ from checks.model import (
     node_of,
 )
 from checks.model_details import Images, image_digest
+from checks.value_types import listed_names
 from tasks.render.findings import Group, failed_everywhere, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
@@ -216,16 +217,36 @@ def _short(item: Group) -> str:
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
-    culprits = deciding(verdict)
-    more = sum(not item.follows for item in groups) - 1
-    rest = f"; {counted(more, 'more finding')}" if more else ""
+    culprits, alike = deciding(verdict), failed_everywhere(verdict)
+    is_shared = verdict.suspect_policy or culprits[0].check in alike
+    further = {} if verdict.suspect_policy else _further_failures(culprits, alike)
+    more = sum(not item.follows for item in groups) - 1 - sum(map(len, further.values()))
+    also = [f"{listed_names(texts)} ({one_line(check, 80)})" for check, texts in further.items()]
+    rest = f"; also {listed_names(also)}" if also else ""
+    rest += f"; {counted(more, 'more finding')}" if more else ""
+    if not is_shared:
+        return f"{sentence(culprits[0])}{rest}"
+    share = f"all {verdict.coverage.nodes.required} nodes fail {culprits[0].check}"
     if verdict.suspect_policy:
         share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"
-        return f"suspect the image or the policy: {share}; {sentence(culprits[0])}{rest}"
-    if culprits[0].check in failed_everywhere(verdict):
-        share = f"all {verdict.coverage.nodes.required} nodes fail {culprits[0].check}"
-        return f"suspect the image or the policy: {share}; {sentence(culprits[0])}{rest}"
-    return f"{sentence(culprits[0])}{rest}"
+    return f"suspect the image or the policy: {share}; {sentence(culprits[0])}{rest}"
+
+
+def _further_failures(culprits: Sequence[Group], alike: Collection[str]) -> dict[str, list[str]]:
+    """Check -> the subjects of its failures that touch a node which no failure before them touches. Those of a check that all nodes
+    fail are left out.
+    """
+    nodes_before, subjects = _nodes_of(culprits[0]), defaultdict[str, list[str]](list)
+    for item in culprits[1:]:
+        nodes = _nodes_of(item)
+        if item.cause is not Cause.EVIDENCE and item.check not in alike and not nodes <= nodes_before:
+            subjects[item.check].append(one_line(item.subject_text, 200))
+        nodes_before |= nodes
+    return subjects
+
+
+def _nodes_of(item: Group) -> set[str]:
+    return {node for subject in item.subjects for node in places(subject)}
 
 
 def _groups(verdict: Verdict) -> tuple[Group, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from checks.facts.own_machine import SUFFIX
-from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict, node_of
+from checks.model import CLUSTER, LINK, Action, Answer, Cause, Finding, Level, Verdict, node_of
 from tasks.render.findings import Group
 
 _LABEL = "kubectl label node {node} sagemaker.amazonaws.com/node-health-status={state} --overwrite"
@@ -115,10 +115,13 @@ def engine_of(launcher: str, options: Mapping[str, object]) -> str:
 def commands(
     finding: Finding | Group, subject: str, verdict: Verdict, site: RemedyContext
 ) -> tuple[str, ...]:
-    """What to type for a finding about a subject. Nothing for a link or the whole cluster, and nothing while the image is suspect."""
+    """What to type for a finding about a subject. Nothing for a link or the whole cluster, and nothing while the image is suspect.
+    Nothing either beside a training that starts, or may: these commands take its node away, and "kubectl drain" would end it.
+    """
     node = node_of(subject)
     blamed = finding.cause in (Cause.HARDWARE, Cause.APPLICATION) and finding.level is not Level.PASS
-    if not blamed or node == CLUSTER or LINK in node or verdict.suspect_policy:
+    trains = verdict.answer in (Answer.GO, Answer.ASK)
+    if trains or not blamed or node == CLUSTER or LINK in node or verdict.suspect_policy:
         return ()
     gpus = ",".join(gpu_numbers(finding.elements))
     values = {

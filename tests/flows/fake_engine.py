@@ -26,6 +26,7 @@ from tasks.launchers.base import (
     JobSpec,
     JobState,
     JobStatus,
+    Launcher,
     LaunchError,
     Placement,
     Plan,
@@ -49,7 +50,7 @@ class Options:
 
 
 @dataclass
-class Engine:
+class Engine(Launcher):
     """The dials, and what was asked of it. `parts` are what the nodes of each start play, the last one for all that follow; `roles`
     are what those of a gate of this name always play.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +47,9 @@ class FakeEngine:
     files: Mapping[str, bytes] = field(default_factory=dict)
     log: str = ""
     calls: list[tuple[str, str]] = field(default_factory=list)
+
+    def without(self, nodes: Sequence[str]) -> str:
+        return ""
 
     def retained_machines(self, name: str) -> RetainedMachines:
         """The next answer; the last one for ever."""

@@ -15,6 +15,7 @@ from tasks.launchers.base import (
     JobSpec,
     JobState,
     JobStatus,
+    Launcher,
     LaunchError,
     LaunchRejected,
     Placement,
@@ -49,11 +50,10 @@ def launcher(options: SageMakerOptions, root: Path) -> SageMakerLauncher:
     return SageMakerLauncher(options)
 
 
-class SageMakerLauncher:
+class SageMakerLauncher(Launcher):
     """Jobs of one account and region; everything that is known of them is in SageMaker, S3 and CloudWatch."""
 
     silence_s = SILENCE_S
-    excludes_failed = False
     # Judgement: the roll call of the agents may take 180 s, and their code comes from S3 before it. Reports are copied to S3
     # every few seconds; SageMaker uploads outputs, and says so, within minutes.
     delays = Delays(begins_s=300.0, reports_s=30.0, ends_s=900.0)
@@ -61,7 +61,6 @@ class SageMakerLauncher:
     def __init__(self, options: SageMakerOptions, limits: AwsTimeouts | None = None) -> None:
         self.options = options
         self.placement = options.placement
-        self.offers = options.offers
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
         self.keeps_s = float(options.keep_alive_s) if self.placement is Placement.POOLED else None
@@ -69,6 +68,10 @@ class SageMakerLauncher:
         self._outputs: dict[str, SageMakerOutput] = {}
         self._ended: set[str] = set()
         self._unseen: dict[str, bool] = {}
+
+    @property
+    def offers(self) -> dict[Placement, float]:
+        return self.options.offers
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return names_of(nodes)
@@ -162,7 +165,8 @@ class SageMakerLauncher:
         if not state.final:
             return status
         self._remove_key(name)
-        return _with_ends(status)
+        ends = [f"{node} ended with {code}" for node, code in status.exit_codes.items() if code][:8]
+        return dataclasses.replace(status, detail="; ".join((status.detail, *ends)))
 
     def _remove_key(self, name: str) -> None:
         if name not in self._ended:
@@ -174,9 +178,3 @@ class SageMakerLauncher:
 
     def _put(self, url: str, data: bytes) -> None:
         self.clients.call("s3", "put_object", **object_of(url), Body=data)
-
-
-def _with_ends(status: JobStatus) -> JobStatus:
-    """The status with the names of the nodes that failed."""
-    ends = [f"{node} ended with {code}" for node, code in status.exit_codes.items() if code][:8]
-    return dataclasses.replace(status, detail="; ".join((status.detail, *ends)))

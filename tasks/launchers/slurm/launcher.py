@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +77,9 @@ class SlurmLauncher(FolderLauncher):
         self._lines = sbatch_lines(self.options.sbatch_file)
         self._over_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
+
+    def without(self, nodes: Sequence[str]) -> str:
+        return f"cluster.options.exclude={','.join(filter(None, (self.options.exclude, *nodes)))}"
 
     def plan(self, job: JobSpec) -> Plan:
         return make_plan(job, self.root, self.options, self._lines)

@@ -155,7 +155,9 @@ def notification_message(page: Notification) -> Message:
 
 
 def mention_message(page: Notification, ids: Sequence[str]) -> Message:
-    """The reply that @-mentions people: who, the first line, and what to do first, or by when to answer."""
+    """The reply that @-mentions people: who, the first line, and what to do first, or by when to answer. Of several findings with
+    commands it has the first command of each, up to ITEMS_SHOWN.
+    """
     line = first_line(page)
     called = f"{mention(ids)} " if ids else ""
     blocks = [marked(f"{called}*{escape(line)}*")]
@@ -164,7 +166,8 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
         blocks.append(marked(f"Answer in the message above by {when(page.question.deadline)}. {UNANSWERED}"))
     elif first is not None and first.remedy:
         blocks.append(plain(f"Do: {first.remedy}"))
-        blocks += [code(first.commands[0])] if first.commands else []
+        commands = dict.fromkeys(item.commands[0] for item in page.items[:ITEMS_SHOWN] if item.commands)
+        blocks += [code("\n".join(commands))] if commands else []
     return Message(called + escape(line, FALLBACK), blocks)
 
 

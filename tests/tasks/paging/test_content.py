@@ -36,6 +36,8 @@ from tasks.gate.outcome import (
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
+from tasks.launchers.slurm.launcher import SlurmLauncher
+from tasks.launchers.slurm.options import SlurmOptions
 from tasks.notifiers.base import Audience, PageKind, PendingQuestion, Severity
 from tasks.notifiers.pagerduty import summary_of
 from tasks.notifiers.slack.messages import notification_message
@@ -189,23 +191,16 @@ def test_a_training_that_failed_names_the_node_whose_log_says_why() -> None:
     assert [("node-3",), (), ()] == [content.about_of(end, content.kind_of(end)) for end in ends]
 
 
-def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It becomes the state's message, the mail's subject and the incident's summary."""
-    monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
-    made = replace(outcome(None, None, Ending.NO_CAPACITY), reason="refused: token hunter2hunter2")
-
-    assert "NO CAPACITY p5: refused: token [removed]" == content.title_of(made, "p5")
-
-
-def test_a_secret_at_the_place_of_a_cut_is_gone_and_the_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut first, a part of it would stay that nobody knows any more."""
+def test_a_page_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its title becomes the state's message and a mail's subject. Cut first, a part of a secret would stay; the cut is said."""
     monkeypatch.setenv("MY_API_TOKEN", "hunter2hunter2")
+    made = replace(outcome(None, None, Ending.NO_CAPACITY), reason="refused: token hunter2hunter2")
     cut = " [cut: the rest is in the report]"
     text = "x" * (content.EVIDENCE - len(cut) - 7) + "hunter2hunter2" + "y" * 99
     finding = Finding(Level.FAIL, Cause.HARDWARE, "gpu.memory", "node-0", "uncorrectable errors: 3", text)
-    found = conclude([finding], WHOLE, POLICY, 4, DIGESTS, None)
-    (item,) = content.items_of(found, NO_CONTEXT)
+    (item,) = content.items_of(conclude([finding], WHOLE, POLICY, 4, DIGESTS, None), NO_CONTEXT)
 
+    assert "NO CAPACITY p5: refused: token [removed]" == content.title_of(made, "p5")
     assert content.EVIDENCE >= len(item.evidence)
     assert "hunt" not in item.evidence and item.evidence.endswith(cut)
 
@@ -267,7 +262,8 @@ def ends() -> dict[str, GateOutcome]:
 
 def page_session() -> Session:
     gate = SimpleNamespace(name=NAME, cluster=SimpleNamespace(name=NAME))
-    context = SimpleNamespace(gate=gate, file="bravo.toml", store=SimpleNamespace(location=str))
+    store, slurm = SimpleNamespace(location=str), SlurmLauncher(Path("/jobs"), SlurmOptions(exclude="n9"))
+    context = SimpleNamespace(gate=gate, file="bravo.toml", store=store, launcher=slurm)
     renewal = SimpleNamespace(lease=SimpleNamespace(owner=SimpleNamespace(host="login-1")))
     made = SimpleNamespace(context=context, unreleased=(), placed="none", gate_id="bravo-1", renewal=renewal)
     return cast("Session", made)
@@ -316,8 +312,9 @@ def told(outcomes: dict[str, GateOutcome], capsys: pytest.CaptureFixture[str]) -
     held = "cluster bravo is locked by gate bravo-1 (bravo.toml, process 7 on login-1). Wait for that gate, or end its process."
     summary = rejected.markdown(rejected.from_error(held), NAME).splitlines()[0]
     said = reject_request(LeaseHeld(held)).message or ""
-    busy = "busy: another gate holds the lock"
-    parts.append(f"{busy}\n  Prefect's state:\n    {said}\n  GitHub:\n    {summary}\n")
+    parts.append(
+        f"busy: another gate holds the lock\n  Prefect's state:\n    {said}\n  GitHub:\n    {summary}\n"
+    )
     return "\n".join(parts)
 
 
@@ -368,13 +365,19 @@ def test_a_question_says_where_it_can_be_answered(by_slack: bool, url: str, repa
 
 def test_a_refusal_after_an_approval_says_why_it_refuses() -> None:
     """The training got other machines, of which nobody had asked."""
-    other = "the training got other machines than those that passed"
-    launched = answered(ApprovalAction.LAUNCH, "a short run")
-    text = content.page_of(
-        page_session(), end(Decision.CANNOT_TELL, SILENT, answer=launched, reason=other)
-    ).text
+    other, launched = "the training got other machines", answered(ApprovalAction.LAUNCH, "a short run")
+    ended = end(Decision.CANNOT_TELL, SILENT, answer=launched, reason=other)
 
-    assert other == text.splitlines()[0]
+    assert other == content.page_of(page_session(), ended).text.splitlines()[0]
+
+
+def test_a_refusal_says_how_to_try_without_the_failed_nodes() -> None:
+    """And without those that the gate file leaves out; not while the image is the suspect."""
+    refused, suspected = end(Decision.REFUSED, wrong_sums(healthy())), end(Decision.REFUSED, half_broken())
+    retry = f"prelaunch gate {Path('bravo.toml').absolute()} --set cluster.options.exclude=n9,node-1"
+
+    assert f"To try without the failed nodes: {retry}" in content.page_of(page_session(), refused).text
+    assert "try without" not in content.page_of(page_session(), suspected).text
 
 
 def test_the_page_about_billed_machines_names_the_verdict() -> None:

@@ -115,6 +115,31 @@ def test_a_node_that_fails_what_others_pass_is_to_blame_all_the_same() -> None:
     assert culprits(replace(verdict, condemned=(), findings=wrong)) == ("node-1",)
 
 
+def test_a_headline_names_every_node_that_failed() -> None:
+    """What else the first node fails, and what is missing, is only counted."""
+    first = _found("node-1", "has ECC off", is_predicate=True)
+    again = _found("node-1/rank-3", "is slow")
+    second = _found("node-2/rank-0", "computes wrong sums", "collective.all_reduce", is_predicate=True)
+    third = replace(second, subject="node-4", message="computes other wrong sums")
+    lost = not_measured("gpu.ecc", "node-3", Unmeasured("", "no driver"), Level.FAIL)
+    broken = verdict_of(wrong_sums(healthy(8, 1), "node-1/rank-1"))
+    wrong = replace(broken, findings=(first, again, second, third, lost))
+
+    also = "also node-2, rank 0, node-4 (collective.all_reduce); 2 more findings"
+    assert f"NO-GO p5: node-1 has ECC off; {also}" == headline(wrong, "p5")
+    assert "; 4 more findings" in headline(replace(wrong, suspect_policy=True), "p5")
+
+
+def test_a_headline_names_no_node_twice_for_what_all_nodes_fail() -> None:
+    """What one of them fails besides is still named."""
+    slow = [_found(f"node-{n}", f"reaches {n} GFLOP/s", "compute.gemm") for n in range(2)]
+    bad = _found("node-1", "has ECC off", is_predicate=True)
+    verdict = replace(verdict_of(wrong_sums(healthy())), condemned=(), findings=(*slow, bad))
+
+    said = "all 2 nodes fail compute.gemm; node-0: reaches 0 GFLOP/s (compute.gemm); 2 more findings"
+    assert f"NO-GO p5: suspect the image or the policy: {said}" == headline(verdict, "p5")
+
+
 def _warned(*findings: Finding) -> str:
     warnings = tuple(replace(one, level=Level.WARN) for one in findings)
     verdict = replace(verdict_of(healthy()), level=Level.WARN, findings=warnings)

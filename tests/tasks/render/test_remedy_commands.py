@@ -96,6 +96,15 @@ def test_remedy_command_is_not_offered_without_a_clear_target() -> None:
     assert () == typed(replaced, RemedyContext("sagemaker", "p5.48xlarge"))
 
 
+@pytest.mark.parametrize("answer", [Answer.GO, Answer.ASK])
+def test_no_command_takes_a_node_from_a_training_that_starts_or_may(answer: Answer) -> None:
+    """The warnings of a GO keep their remedy in words."""
+    warning = replace(_finding(), level=Level.WARN)
+    verdict = replace(_verdict(warning), answer=answer, level=Level.WARN, condemned=())
+
+    assert () == commands(warning, "node-1", verdict, RemedyContext("kubernetes"))
+
+
 @pytest.mark.parametrize(
     ("elements", "gpus"),
     [

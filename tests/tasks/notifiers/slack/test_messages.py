@@ -83,6 +83,18 @@ def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> N
     assert ["plain_text"] * 2 == [answer_message(one).blocks[0]["text"]["type"] for one in (worded, hostile)]
 
 
+def test_a_mention_has_the_first_command_of_each_broken_node() -> None:
+    """Whoever is woken takes out both, and not only the node that the first line names first."""
+    both = replace(REFUSED, items=(ITEM, replace(ITEM, commands=("scontrol update nodename=n2", "reset"))))
+
+    text = json.dumps(mention_message(both, ()).blocks[-1])
+    assert (
+        json.dumps(ITEM.commands[0])[1:-1] in text
+        and "scontrol update nodename=n2" in text
+        and "reset" not in text
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "messages"),
     [
