@@ -90,8 +90,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.set_defaults(verb=_list)
     text = "import each Python module that the checks need, and name what is missing"
-    modules = verbs.add_parser("modules", help=text)
-    modules.set_defaults(verb=_modules)
+    verbs.add_parser("modules", help=text).set_defaults(verb=_modules)
     running = verbs.add_parser("run", help="check this node, or all ranks when started by torchrun")
     text = "the gate's bundle; without it, --profile and --instance-type are used"
     running.add_argument("--bundle", type=Path, metavar="FILE", help=text)

@@ -130,8 +130,7 @@ def number(least: float, most: float, unit: str) -> Callable[[str], float]:
             value = math.nan
         if not (0 < value and least <= value <= most):
             bounds = f"from {least:g} to {most:.8g}" if least else f"above 0, at most {most:.8g}"
-            message = f"{text!r:.40} is not a number of {unit} {bounds}"
-            raise argparse.ArgumentTypeError(message)
+            raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of {unit} {bounds}")
         return value
 
     return parsed

@@ -55,9 +55,7 @@ def load(name: str) -> ModuleType:
         if delivered is None:
             raise
         return delivered
-    if name in NEWEST and not hasattr(module, NEWEST[name]):
-        return _delivered(name) or module
-    return module
+    return (_delivered(name) or module) if name in NEWEST and not hasattr(module, NEWEST[name]) else module
 
 
 @lru_cache(maxsize=8)

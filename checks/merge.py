@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from checks.bundle import Bundle, plan_of
 from checks.documents.certificates import dump
-from checks.documents.columns import CheckTable, Observations
+from checks.documents.columns import Observations, by_check
 from checks.documents.report import NodeReport, load_node
 from checks.judge.certificates.decision import machine_digest
-from checks.model import Node, Observation, Report, Skip
+from checks.model import Node, Report, Skip
 from checks.value_types import DecodeError
 
 
@@ -49,7 +49,9 @@ def merge(
         catalogue=bundle.catalogue,
         plan=plan_of(bundle)[1],
         nodes=tuple(sorted(map(_dated, nodes), key=lambda node: (node.rank, node.name))),
-        observations=Observations(_by_check(nodes)),
+        observations=Observations(
+            by_check([item for report in nodes for item in report.observations]).values()
+        ),
         collection=tuple(problems),
         certificates=_offered(bundle, nodes),
         raised=bundle.raised,
@@ -65,15 +67,6 @@ def _offered(bundle: Bundle, reports: Iterable[NodeReport]) -> str:
 
 def _dated(report: NodeReport) -> Node:
     return replace(report.node, measured_at=report.measured_at)
-
-
-def _by_check(reports: Iterable[NodeReport]) -> Iterator[CheckTable]:
-    """The observations in the order of the checks, as a merged report is stored."""
-    grouped: dict[str, list[Observation]] = {}
-    for report in reports:
-        for observation in report.observations:
-            grouped.setdefault(observation.check, []).append(observation)
-    return (CheckTable.collect(check, group) for check, group in grouped.items())
 
 
 def _stranger(bundle: Bundle, report: NodeReport) -> str:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Annotated, NoReturn
 
 from checks.model_details import Comparison, Contents, DeclaredMachine, Images, Sensitivity, Unmeasured
-from checks.value_types import SPARSE, Range, Text
+from checks.value_types import SPARSE, Range, Seconds, Text
 
 SCHEMA_VERSION = 1
 CLUSTER = "cluster"
@@ -187,14 +187,14 @@ class Observation:
     check: str
     subject: str
     outcome: Outcome
-    seconds: float
+    seconds: Seconds
     metrics: Mapping[str, Value] = field(default_factory=dict)
     skip: Skip | None = None
     reason: str = ""
     evidence: str = ""
     evidence_truncated: bool = False
     evidence_sha256: str = ""
-    started_s: float = 0.0
+    started_s: Seconds = 0.0
     error_kind: ErrorKind | None = None
 
 

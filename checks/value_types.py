@@ -13,7 +13,7 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 # The version of a driver, compared as a tuple of whole numbers: 550.163.01 is older than 565.
 Version = tuple[int, ...]
@@ -46,6 +46,10 @@ class Range:
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
         """The generated JSON Schema gets the same bounds. Pydantic calls the method, and is not needed here."""
         return {**handler(core), "minimum": self.least, "maximum": self.most}
+
+
+MOST_S = 1e9
+Seconds = Annotated[float, Range(0.0, MOST_S)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,5 +54,4 @@ async def commission(request: CommissionRequest) -> State[Any]:
     results = await accept_clusters(gate_below, request, settings)
     if request.learn:
         results = await learn_baselines(results, settings, request.reports)
-    results = await compare_with_last(results, settings)
-    return await conclude_commission(results)
+    return await conclude_commission(await compare_with_last(results, settings))

@@ -53,7 +53,7 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
     if not needs_approval(session, judged) or not minutes:
         return None
     key = f"gate-{session.renewal.lease.attempt}-{judged.report.attempt}"
-    received = await run_to_end(_read, session, key)
+    received = await run_to_end(_read, session, judged, key)
     if received is None:
         question = await run_to_end(_ask, session, judged, key, minutes)
         form = session.context.gate.approval.form_may_override
@@ -119,11 +119,17 @@ def _judged(session: Session, asking: OpenQuestion) -> JudgedReport:
     return again
 
 
-def _read(session: Session, key: str) -> ApprovalAnswer | None:
+def _read(session: Session, judged: JudgedReport, key: str) -> ApprovalAnswer | None:
     try:
-        return read_final_answer(session.context.store, session.gate_id, key)
+        question = read_question(session.context.store, session.gate_id, key)
+        answer = read_final_answer(session.context.store, session.gate_id, key)
     except DecodeError as error:
         raise QuestionLost(f"the recorded answer cannot be read: {error}. Start a new run.") from error
+    now = headline(judged.verdict, session.context.gate.name), may_be_overridden(session, judged)
+    # An answer that a dead gate followed already is of what trains now.
+    if question is not None and not session.trained and (question.said, question.override) != now:
+        raise QuestionLost(f"people were asked about another verdict: {question.said}. Start a new run.")
+    return answer
 
 
 def _ask(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:

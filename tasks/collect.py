@@ -184,14 +184,15 @@ async def follow_job(
     """
     launcher, stop, notices = session.context.launcher, StopWatch(session), TrainingNotices(session, job)
     times = JobTimes(trains and (session.in_job or session.trained))
-    begun = last = time.monotonic()
+    begun, pause = (last := time.monotonic()), 0.0
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await stop.check()
         status = await ask_state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
-        session.statuses[job] = status = times.settle(status, now - last, trains or session.in_job)
-        last = now
+        # A question and a fetch end within LONGEST_LOOK_S each: in a longer gap this process stood still.
+        passed_s, last = min(now - last, pause + 2 * LONGEST_LOOK_S), now
+        session.statuses[job] = status = times.settle(status, passed_s, trains or session.in_job)
         if trains:
             await run_to_end(notices.see, times, status.detail)
         await on_poll(status)
@@ -209,13 +210,14 @@ async def follow_job(
         if late:
             end = JobEnd(job, status, late, times.ran)
             return await run_to_end(_end_late, session, end) if ends else end
-        pause = poll_pause_s(launcher.poll_s, now - begun)
         until = clock.gives_up_at if clock is not None and not unheard else math.inf
-        await asyncio.sleep(min(pause, max(until - time.monotonic(), 0.0)))
+        pause = min(poll_pause_s(launcher.poll_s, now - begun), max(until - time.monotonic(), 0.0))
+        await asyncio.sleep(pause)
 
 
 def _end_late(session: Session, late: JobEnd) -> JobEnd:
-    """End the job whose time is up, and say whether that was possible: one that was not ended may run on."""
+    """End the job whose time is up, and say whether that was possible: it may run on. Raises LeaseLost."""
+    session.require_lock()
     ended, absent = session.end_now(late.job), late.status.absent
     more = "" if absent else ", so it was ended" if ended else "; it could not be ended, and may run on"
     return replace(late, late=f"{late.late}{more}", may_run=not ended)
@@ -253,10 +255,11 @@ def has_trained(session: Session, job: str, attempt: str = "") -> bool | None:
 
 
 def fetch_final_output(session: Session, job: str) -> Path:
-    """Fetch what the job left into a folder that was empty before. Raises LaunchError, OSError."""
+    """Fetch what the job left, anew; a report that came earlier is not lost. Raises LaunchError, OSError."""
     folder, fresh = session.folder / job, session.folder / f"{job}.last"
     shutil.rmtree(fresh, ignore_errors=True)
     session.context.launcher.fetch(job, fresh)
+    node_reports.keep_read(folder, fresh)
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
     return folder
@@ -286,8 +289,7 @@ def keep_logs(
             text = read_log(context.launcher, job, node, LOG_BYTES)
             if on_log is not None:
                 on_log(node, text)
-            key = log_key(gate_id, job, node)
-            context.store.put(key, text.encode("utf-8", "replace"))
+            context.store.put(log_key(gate_id, job, node), text.encode("utf-8", "replace"))
         except (LaunchError, StoreError) as error:
             report_progress(Progress("checks", f"the log of {node} could not be stored: {error}"))
 

@@ -331,10 +331,8 @@ def with_possible_training(session: Session, outcome: GateOutcome) -> GateOutcom
     status = session.context.launcher.state(job)
     note = STARTED_BY_NODES if begun else MAY_HAVE_STARTED
     note = f"{note} The engine says of job {job}: {one_line(status.text, 300)}."
-    context = dataclasses.replace(judged.context, training=note)
-    noted = dataclasses.replace(judged, context=context)
-    training = Training(job, status.state, status.detail)
-    return dataclasses.replace(outcome, judged=noted, training=training)
+    noted = dataclasses.replace(judged, context=dataclasses.replace(judged.context, training=note))
+    return dataclasses.replace(outcome, judged=noted, training=Training(job, status.state, status.detail))
 
 
 def reject_request(error: Exception) -> State[Any]:

@@ -211,12 +211,14 @@ async def note_training(session: Session, attempt: str = "") -> bool | None:
     """
     attempt = attempt or (session.judged.report.attempt if session.judged is not None else "")
     trained = await run_to_end(has_trained, session, session.checking, attempt)
-    session.trained = session.trained or bool(trained)
+    # An adopted job may have trained for days: a gate that breaks off, and cannot read its files, leaves it.
+    session.trained = session.trained or bool(trained) or (trained is None and session.renewal.lease.adopted)
     return trained
 
 
 async def _end_job(session: Session) -> None:
-    """End the job. Raises LaunchError."""
+    """End the job. Raises LaunchError, LeaseLost."""
+    await run_to_end(session.require_lock)
     await run_to_end(session.context.launcher.cancel, session.checking)
     session.let_go(session.checking)
 

@@ -340,12 +340,11 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     except (LaunchError, OSError) as error:
         reason = str(error)
     read: list[NodeLog] = []
-    nodes = nodes_to_log(session.context.bundle(session.gate_id), status)
     keep_logs(
         session.context,
         session.gate_id,
         watched.job,
-        nodes,
+        nodes_to_log(session.context.bundle(session.gate_id), status),
         lambda node, log: read.append(node_log(node, log)),
     )
     last_lines = _last_words(read, status, state)

@@ -61,8 +61,7 @@ async def notify_outcome(session: Session, outcome: GateOutcome) -> DeliveryResu
 
 async def check_notifiers(session: Session) -> None:
     """Check at the start whether the gate can notify anybody. What is missing is logged and recorded, and stops nothing."""
-    missing = await run_to_end(check_secrets, session)
-    for line in missing:
+    for line in await run_to_end(check_secrets, session):
         get_run_logger().warning(line)
         with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
             print(f"prelaunch: {line}", file=sys.stderr, flush=True)

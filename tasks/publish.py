@@ -23,7 +23,7 @@ from urllib.parse import quote
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.documents.report import digest, dump, dump_plain, load
+from checks.documents.report import digest, dump, dump_plain
 from checks.model import Answer, Node, Report
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
@@ -47,7 +47,7 @@ from tasks.render.seed_report import with_seed_tables
 from tasks.store import node_rows, records
 from tasks.store.base import StoreError
 from tasks.store.layout import fleet_key, html_key, policy_key, report_key, summary_key, verdict_key
-from tasks.store.records import Record, record_of
+from tasks.store.records import Record, judged_report, record_of
 from tasks.text.inert import browsable, one_line
 
 LOG = logging.getLogger("prelaunch")
@@ -122,8 +122,7 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
 
 async def publish_ending(session: Session, judged: JudgedReport) -> None:
     """Publish the pages of a verdict again, with how the gate ended. A failure is logged."""
-    context = await run_to_end(store_pages, session, judged)
-    await _show_verdict(session, judged, context)
+    await _show_verdict(session, judged, await run_to_end(store_pages, session, judged))
 
 
 async def _show_verdict(session: Session, judged: JudgedReport, context: VerdictContext) -> None:
@@ -195,8 +194,7 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     context = replace(judged.context, past=_past(session, judged))
     put_pages(session.context, gate_id, judged, context)
     keep_fleet_page(session)
-    places = published_report(session, context.past)
-    return replace(places, digest=judged.verdict.digests.report), context
+    return replace(published_report(session, context.past), digest=judged.verdict.digests.report), context
 
 
 def published_report(session: Session, past: GateHistory | None = None) -> PublishedReport:
@@ -218,7 +216,9 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         # Of two gates that were judged at the same time, or began at the same time, the later id counts as the newer gate.
         began = (records.stamped_at(gate_id) or time.time()) - 1
         own_id = new_gate_id(context.gate.name, began)[:-4] + before.digests.report[:4]
-        report = replace(load(context.store.get(report_key(gate_id)) or b""), gate_id=own_id)
+        # A process that died after it had written a later report had kept the refusal before.
+        stored = judged_report(context.store, report_key(gate_id), before.digests.report)
+        report = replace(stored, gate_id=own_id)
         if not session.excluded and _covers(before, report, judged):
             session.previous = None
             return

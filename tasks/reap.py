@@ -255,8 +255,7 @@ def crash_message(run: GateRun, cause: str) -> str:
 async def mark_ended(run: GateRun, state: State[Any]) -> bool:
     """Give the run this final state, unless it has another one. Returns whether the run now has this state."""
     async with get_client() as client:
-        answer = await client.set_flow_run_state(UUID(run.flow_run_id), state)
-        if answer.status is SetStateStatus.ACCEPT:
+        if (await client.set_flow_run_state(UUID(run.flow_run_id), state)).status is SetStateStatus.ACCEPT:
             return True
         now = (await client.read_flow_run(UUID(run.flow_run_id))).state
     return now is not None and now.type is state.type

@@ -45,7 +45,7 @@ from tasks.remediation.proof import cases_of
 from tasks.remediation.records import JournalError, Records, with_cases
 from tasks.remediation.settings import machines_of, settings_of
 from tasks.remediation.step_texts import planned, step_text
-from tasks.remediation.steps import Step, StepKind
+from tasks.remediation.steps import Step, StepKind, reason_text
 from tasks.render.findings import verdict_json
 from tasks.store.base import StoreError
 from tasks.store.history import newest_records
@@ -281,7 +281,9 @@ async def _round(work: RemedyRun, give_up: Callable[[], object]) -> tuple[tuple[
 
 def final_state(ends: Mapping[str, Reason | None], waiting: tuple[Case, ...]) -> State[Any]:
     """The state that Prefect shows: `ends` says of each node why its case was closed."""
-    text = "; ".join(f"{node}: {end.value if end else 'open'}" for node, end in sorted(ends.items()))
+    text = "; ".join(
+        f"{node}: {reason_text(end) if end else 'not ended'}" for node, end in sorted(ends.items())
+    )
     if waiting:
         nodes = ", ".join(sorted(case.node for case in waiting))
         return Failed(name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {text}")

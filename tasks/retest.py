@@ -69,8 +69,7 @@ def retest_context(context: GateContext, case: Case, retest: Retest) -> GateCont
         root=str(context.local / "clusters" / name),
     )
     launcher = launcher_of(engine)
-    names = launcher.node_names(declared.nodes)
-    measured = changed.declared(names, context.declared.kernel_log)
+    measured = changed.declared(launcher.node_names(declared.nodes), context.declared.kernel_log)
     return replace(
         context, gate=changed, engine=engine, launcher=launcher, declared=measured, certifies=False,
         nodes_cluster=gate.cluster.name,

@@ -66,7 +66,8 @@ FINE = PairEnding(PairOutcome.OK, "ok")
 class Trial:
     """One test with one peer, as this rank saw it; None for what the test did not reach. For units see checks.probes.pairs.pairs.
 
-    `in_round` counts all rounds of the job; `began_s` is when the test began, in seconds since this rank's first round.
+    `in_round` counts all rounds of the job; `began_s` is when the test began, in seconds since this rank's first round; `cpu_wait` is
+    the share of its time for which threads of this process waited for a CPU, 0 where that is not known.
     """
 
     peer: int = -1
@@ -81,6 +82,7 @@ class Trial:
     data_segments: int | None = None
     needless_retransmits: int | None = None
     message_bytes: int | None = None
+    cpu_wait: float = 0.0
 
 
 def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: bool) -> dict[str, Value]:
@@ -96,6 +98,7 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
         "wrong_elements": tuple(test.wrong_elements for test in tests),
         "in_round": tuple(test.in_round for test in tests),
         "began_s": tuple(round(test.began_s, 3) for test in tests),
+        "cpu_wait": tuple(round(test.cpu_wait, 2) for test in tests),
         "rounds": done,
         "rounds_left_out": left_out,
     }

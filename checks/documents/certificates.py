@@ -13,14 +13,13 @@ from typing import Annotated, TypeVar
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION
-from checks.value_types import Range, Text
+from checks.value_types import Range, Seconds, Text
 
 T = TypeVar("T")
 STATE_BYTES, CERTIFICATES_BYTES = 1 << 16, 1 << 26
 # The newest gates that a machine remembers. A certificate of a gate that it has forgotten is none.
 MOST_GATES = 50
 
-Seconds = Annotated[float, Range(0.0, 1e9)]
 Moment = Annotated[float, Range(0.0, 1e11)]
 Sha256 = Annotated[str, Text(r"[0-9a-f]{64}", 64)]
 GateName = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]

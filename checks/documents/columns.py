@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from operator import is_, itemgetter, le
-from typing import Annotated, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from checks.model import ErrorKind, Observation, Outcome, Skip, Value
-from checks.value_types import Range
+from checks.value_types import Seconds
 
 Result = TypeVar("Result")
-Seconds = Annotated[float, Range(0, 1e9)]
 
 
 @dataclass(frozen=True)

@@ -238,8 +238,7 @@ def _decode_scalar(target: Any, value: object, path: str) -> object:
     if target is object:
         return value
     if type(value) is not target:
-        problem = f"expected {SCALARS.get(target, target.__name__)}, found {_name(value)}"
-        raise DecodeError(problem, path)
+        raise DecodeError(f"expected {SCALARS.get(target, target.__name__)}, found {_name(value)}", path)
     if isinstance(value, float) and not math.isfinite(value):
         raise DecodeError(f"{value} is not a finite number", path)
     return value

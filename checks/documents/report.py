@@ -191,9 +191,7 @@ def plain(value: object) -> object:
         return table
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @lru_cache(maxsize=256)

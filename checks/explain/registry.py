@@ -38,7 +38,7 @@ MODULES: Mapping[str, tuple[OutputKind, ...]] = {
 
 # What people try as well (nvidia-smi without -x, fabricmanager.log, kubectl describe node) has its answer in one of these.
 REMEDY = (
-    "Give what one of these printed: journalctl -k -o short-iso (the node's kernel log), nvidia-smi -q -x, dcgmi diag -j, "
+    "Give the output of one of these: journalctl -k -o short-iso (the node's kernel log), nvidia-smi -q -x, dcgmi diag -j, "
     "neuron-ls -j. Or test the node with prelaunch check"
 )
 _JSON = re.compile(r"\{|\[\s*(?:[{\[\"]|$)")
@@ -76,8 +76,7 @@ def read(name: str, text: str, options: ReadOptions, output_kind: OutputKind | N
     unread = list(unread_lines(text, reading.understood))
     if not unread:
         return reading
-    numbers = {number for number, _ in unread}
-    rest = only(text, numbers)
+    rest = only(text, {number for number, _ in unread})
     try:
         if rest == text:
             raise Unrecognised("the reader understood no line")
@@ -140,9 +139,7 @@ def claimed_by(text: str) -> str:
 def _bare_json(text: str) -> str:
     """A text of JSON with blank lines instead of the harmless lines around it; any other text as it is."""
     first = next(unread_lines(text, ()), (0, ""))[1]
-    if not _JSON.match(first):
-        return text
-    return only(text, {number for number, _ in unread_lines(text, ())})
+    return only(text, {number for number, _ in unread_lines(text, ())}) if _JSON.match(first) else text
 
 
 def claims(output_kind: OutputKind, text: str) -> bool:

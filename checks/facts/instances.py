@@ -162,9 +162,7 @@ def lacks(hardware: MachinePart, declared: Declared, instance: Instance | None) 
         MachinePart.NEURON: Skip.NO_NEURON_ON_TYPE if counts.get("neuron_devices") == 0 else None,
         MachinePart.INFINIBAND: Skip.NO_INFINIBAND_ON_TYPE if counts.get("ib_ports") == 0 else None,
     }
-    if hardware is MachinePart.NVLINK and not gpus:
-        return Skip.NO_GPU_DECLARED
-    return reasons[hardware]
+    return Skip.NO_GPU_DECLARED if hardware is MachinePart.NVLINK and not gpus else reasons[hardware]
 
 
 def load(data: bytes, not_applicable: bytes = NONE) -> Facts:

@@ -63,14 +63,12 @@ def required(check: str, declared: Declared) -> bool:
 
 def needless(check: str, declared: Declared) -> bool:
     """Whether the check is only there to replace a log, and the log is declared readable."""
-    only = check in STAND_INS and STAND_INS[check].only
-    return only and declared.kernel_log is KernelLog.READABLE
+    return check in STAND_INS and STAND_INS[check].only and declared.kernel_log is KernelLog.READABLE
 
 
 def accepts(check: str, skip: Skip | None, declared: Declared) -> bool:
     """Whether the check may be skipped for this reason because the engine withholds what it reads."""
-    withheld = declared.kernel_log is KernelLog.WITHHELD
-    return withheld and check in READERS and skip in ACCEPTED
+    return declared.kernel_log is KernelLog.WITHHELD and check in READERS and skip in ACCEPTED
 
 
 def note(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) -> str:

@@ -99,9 +99,7 @@ def _labelled(line: CheckPolicy) -> set[tuple[str, str]]:
 def _gpus_of(planned: Planned, declared: Declared, line: CheckPolicy) -> tuple[Contents, ...]:
     """What the lists of a node's GPUs hold, for plans that do not say so."""
     listed = planned.check.startswith(FAMILIES) and any(rule.each == GPUS for rule in line.rules)
-    if planned.scope is not Scope.NODE or not listed:
-        return ()
-    return (Contents(GPUS, declared.gpus_per_node),)
+    return () if planned.scope is not Scope.NODE or not listed else (Contents(GPUS, declared.gpus_per_node),)
 
 
 def _about_contents(held: Contents, planned: Planned, records: CheckTable, level: Level) -> Iterator[Finding]:

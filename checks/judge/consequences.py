@@ -78,8 +78,7 @@ def marked(
 def _silent(report: Report) -> frozenset[str]:
     """The declared nodes without a report, and those whose report is not whole."""
     whole = {node.name for node in report.nodes if node.complete}
-    names = {*report.declared.node_names, *(node.name for node in report.nodes)}
-    return frozenset(names - whole)
+    return frozenset({*report.declared.node_names, *(node.name for node in report.nodes)} - whole)
 
 
 def _with_peers(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from checks.documents.columns import CheckTable
 from checks.facts.driver_fields import Field, FieldReader
 from checks.facts.instances import Facts
-from checks.model import Cause, Finding, FindingKind, Level, Report, Value, node_of
+from checks.model import Cause, Finding, FindingKind, Level, Report, node_of
 from checks.policy import Policy
 from checks.value_types import Version, version_of
 
@@ -77,7 +77,7 @@ def gaps(
         for name in sorted(ruled & {field for fields in later.values() for field in fields}):
             for subject, value in zip(of_check.columns.subjects, of_check.column(name), strict=True):
                 fields = later.get(drivers.get(node_of(subject), ""), {})
-                if name in fields and is_empty(value):
+                if name in fields and isinstance(value, tuple) and set(value) == {None}:
                     missing.append(Gap(check, subject, fields[name]))
     return tuple(missing)
 
@@ -89,11 +89,6 @@ def by_subject(missing: Iterable[Gap], check: str) -> dict[str, frozenset[str]]:
         if gap.check == check:
             fields.setdefault(gap.subject, set()).add(gap.field.field)
     return {subject: frozenset(names) for subject, names in fields.items()}
-
-
-def is_empty(value: Value | None) -> bool:
-    """Whether an array holds nothing but nulls."""
-    return isinstance(value, tuple) and bool(value) and set(value) == {None}
 
 
 def findings(lacking: Iterable[Gap], drivers: Mapping[str, str]) -> Iterator[Finding]:
@@ -114,13 +109,12 @@ def finding(subject: str, driver: str, missing: Iterable[tuple[str, Field]]) -> 
         texts[field.version] = field.driver
     clauses = [f"{', '.join(needed[each])} (needs driver {texts[each]} or newer)" for each in sorted(needed)]
     remedy = f"Install driver {texts[max(texts)]} or newer. To make the policy require it, add a rule with min_version."
-    message = f"not measured, because driver {driver} is too old: {', '.join(clauses)}"
     return Finding(
         Level.WARN,
         Cause.EVIDENCE,
         NVML,
         subject,
-        message,
+        f"not measured, because driver {driver} is too old: {', '.join(clauses)}",
         "",
         remedy,
         source=ORIGIN,

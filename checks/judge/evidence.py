@@ -41,7 +41,9 @@ MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
 NEVER_WROTE = "it did not start, or it ended before it wrote one"
 AGAIN = "Read this node's log (a gate keeps it in logs/ beside the report), then run the gate again."
-NO_LOG = "Its log is empty: find out what ended its process (the engine's messages, dmesg on the node), then run the gate again."
+OF_ALL = "Read the nodes' logs (a gate keeps them in logs/ beside the report), then run the gate again."
+SAME_VERSION = "Run the gate again with the same version of the checks and the policy."
+NO_LOG = "Its log is empty: read sacct or kubectl describe, and dmesg on the node, for what ended it, then run the gate again."
 MEND = {
     Skip.TOOL_MISSING: "Install the tool on every node (container/Dockerfile installs all tools), or accept the skip in the policy.",
     Skip.NOT_PERMITTED: "Run the checks with the permission that the reason names, or accept the skip in the policy.",
@@ -104,7 +106,7 @@ def weigh(
     for check, table in observed.items():
         findings += [_missing(check, s, TWICE) for s in _twice(table)]
         message = "the report has an observation of this check, but the plan does not contain it"
-        findings.append(_missing(check, CLUSTER, message))
+        findings.append(_missing(check, CLUSTER, message, SAME_VERSION))
     findings += _about_withheld(report.declared, unread, sound, instance)
     count = sum(map(len, sound.values()))
     coverage = completeness.coverage(report, sound, Count(count, required))
@@ -161,7 +163,7 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
         yield _ended(name, "sent no report", NEVER_WROTE, ends.get(name))
     unnamed = count - len(reported) - len(absent)
     if unnamed > 0:
-        yield _about(CLUSTER, f"sent no report from {unnamed} of {count} declared nodes")
+        yield _about(CLUSTER, f"has no report of {unnamed} of {count} declared nodes")
     if len(names) > count:
         yield _missing("report", CLUSTER, f"{len(names)} nodes reported, but {count} are declared")
     yield from clocks.judge_clocks(report.nodes)
@@ -182,26 +184,26 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
     planned = Counter(p.check for p in report.plan)
     for name, times in planned.items():
         if times > 1:
-            yield _missing(name, CLUSTER, "the plan contains this check twice")
+            yield _missing(name, CLUSTER, "the plan contains this check twice", SAME_VERSION)
     for name in policy.checks:
         if name not in planned:
-            yield _missing(name, CLUSTER, "the policy requires this check, but the plan does not contain it")
+            message = "the policy requires this check, but the plan does not contain it"
+            yield _missing(name, CLUSTER, message, SAME_VERSION)
     for name, stand_in in withheld_kernel_log.STAND_INS.items():
         applies = lacks(stand_in.machine_part, report.declared, instance) is None
         if applies and withheld_kernel_log.required(name, report.declared) and name not in planned:
             message = "this check replaces the kernel log, but the plan does not contain it"
-            yield _missing(name, CLUSTER, message)
+            yield _missing(name, CLUSTER, message, SAME_VERSION)
     for p in report.plan:
         line = policy.checks.get(p.check)
         if p.skip is not None and not allowed(
             p.check, p.skip, report.declared, report.profile, line, instance
         ):
             message = f"the plan skips this check ({p.skip.value}), which contradicts the declaration"
-            yield _missing(p.check, CLUSTER, message)
+            yield _missing(p.check, CLUSTER, message, SAME_VERSION)
         elif line is not None and line.scope not in (None, p.scope):
             message = f"the plan has scope {p.scope.value} for this check, but the policy requires scope {line.scope.value}"
-            remedy = "Run the gate again with the same version of the checks and the policy."
-            yield _missing(p.check, CLUSTER, message, remedy)
+            yield _missing(p.check, CLUSTER, message, SAME_VERSION)
         elif line is None and p.skip is None:
             remedy = f'Add [checks."{p.check}"] with at least one rule to the policy: an entry without rules is refused.'
             yield _missing(p.check, CLUSTER, "the policy has no entry for this check", remedy)
@@ -342,24 +344,27 @@ def _reason(record: Observation) -> Unmeasured:
     return Unmeasured("", message or "no reason given", hindrance_of(record.error_kind))
 
 
-def _missing(
-    check: str, subject: str, message: str, remedy: str = AGAIN, level: Level = Level.FAIL
-) -> Finding:
-    return Finding(level, Cause.EVIDENCE, check, subject, message, "", remedy)
+def _missing(check: str, subject: str, message: str, remedy: str = "", level: Level = Level.FAIL) -> Finding:
+    return Finding(level, Cause.EVIDENCE, check, subject, message, "", remedy or _again(subject))
 
 
 def _ended(name: str, predicate: str, reason: str, end: NodeEnd | None) -> Finding:
     """A node whose report is missing or incomplete; what the engine tells of its end replaces `reason`."""
     if end is not None:
         reason = end.said or exit_text(end.exit_code)
-    evidence = f"Its log ends: {end.log or '(empty)'}" if end is not None else ""
+    evidence = f"Its log ends: {end.log}" if end is not None and end.log.strip() else ""
     remedy = NO_LOG if end is not None and end.exit_code is not None and not end.log.strip() else AGAIN
     return replace(_about(name, f"{predicate} ({reason})", remedy), evidence=evidence)
 
 
-def _about(subject: str, predicate: str, remedy: str = AGAIN, level: Level = Level.FAIL) -> Finding:
+def _about(subject: str, predicate: str, remedy: str = "", level: Level = Level.FAIL) -> Finding:
     """A finding about what a node reported; the message continues a sentence that begins with its name."""
+    remedy = remedy or _again(subject)
     return Finding(level, Cause.EVIDENCE, "report", subject, predicate, "", remedy, is_predicate=True)
+
+
+def _again(subject: str) -> str:
+    return OF_ALL if subject == CLUSTER else AGAIN
 
 
 def _unmeasured(record: Observation, unmeasured: Unmeasured, remedy: str, level: Level) -> Finding:

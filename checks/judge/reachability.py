@@ -184,7 +184,8 @@ def judge_pairs(
                 )
     if not speed:
         return
-    usual = _upper_quartile(list(speed.values())) if len(speed) >= 6 else 0.0
+    # The upper quartile: one slow host of three makes four of six cells slow, so the median would lie among the slow ones.
+    usual = sorted(speed.values())[math.ceil(0.75 * (len(speed) - 1))] if len(speed) >= 6 else 0.0
     line = max(floor_gbps, slow_ratio * usual)
     if line <= 0:
         message = "bandwidth was not judged: there are too few pairs to compare, and no minimum is set"
@@ -230,11 +231,6 @@ def _direction(host: str, cells: Collection[Cell]) -> FaultDirection:
     if sent > 1 and received < 2:
         return FaultDirection.AWAY
     return FaultDirection.HOME if received > 1 and sent < 2 else FaultDirection.BOTH
-
-
-def _upper_quartile(values: Sequence[float]) -> float:
-    # One slow host of three makes four of six cells slow, so the median would lie among the slow ones.
-    return sorted(values)[math.ceil(0.75 * (len(values) - 1))]
 
 
 def _texts(record: Observation, name: str) -> Iterator[tuple[str, str]]:

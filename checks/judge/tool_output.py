@@ -20,7 +20,18 @@ from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import conclude
-from checks.model import Cause, Count, Coverage, Digests, Finding, Level, Observation, Outcome, Verdict
+from checks.model import (
+    Cause,
+    Count,
+    Coverage,
+    Digests,
+    Finding,
+    FindingKind,
+    Level,
+    Observation,
+    Outcome,
+    Verdict,
+)
 from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Over, Policy, Rule
 from checks.version import ENGINE
@@ -28,6 +39,8 @@ from checks.version import ENGINE
 SUBJECT = "input"
 ITSELF = "explain"
 NOTHING = Coverage(Count(0, 0), Count(0, 0), Count(0, 0), Count(0, 1))
+# What a tool printed no value for is often what it could not read, and no part of the output is lost.
+NO_VALUE = f"{WHOLE} If it is whole, read these lines by hand: the tool printed no value."
 DECLARE = "Give --instance-type, so that Prelaunch knows what the output must contain."
 
 
@@ -115,7 +128,9 @@ def _findings(end: CheckData, line: CheckPolicy, facts: Facts, options: ReadOpti
             continue
         record = Observation(end.check, SUBJECT, Outcome.MEASURED, 0.0, end.metrics)
         for finding in apply.apply(end.check, replace(line, rules=(rule,)), (record,), 1, context):
-            yield replace(finding, subject=SUBJECT, evidence=clip(_lines(end, rule, finding.elements))[0])
+            lines = clip(_lines(end, rule, finding.elements))[0]
+            remedy = NO_VALUE if finding.kind is FindingKind.NOT_MEASURED else finding.remedy
+            yield replace(finding, subject=SUBJECT, evidence=lines, remedy=remedy)
     yield from _holes(end, context.absent | {rule.metric for rule in line.rules})
 
 

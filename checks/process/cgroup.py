@@ -158,9 +158,7 @@ def _cpus(folder: Path, v2: bool) -> float | None:
             raise CgroupError(f"{folder / 'cpu.max'} is {' '.join(limit)!r:.80}, which cannot be read")
         return None if limit[0] == "max" else int(limit[0]) / int(limit[1])
     quota = _count(folder / "cpu.cfs_quota_us")
-    if quota is None or quota < 0:
-        return None
-    return quota / max(1, _number(folder / "cpu.cfs_period_us"))
+    return None if quota is None or quota < 0 else quota / max(1, _number(folder / "cpu.cfs_period_us"))
 
 
 def _oom_kills(folder: Path, v2: bool) -> int | None:

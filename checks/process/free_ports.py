@@ -18,8 +18,7 @@ _PLACES: dict[int, Iterator[int]] = {}
 
 def _candidates() -> Iterator[int]:
     """Each port of the range once, from this process's own place on."""
-    start = random.SystemRandom().randrange(len(RANGE))
-    places = _PLACES.setdefault(os.getpid(), itertools.count(start))
+    places = _PLACES.setdefault(os.getpid(), itertools.count(random.SystemRandom().randrange(len(RANGE))))
     for _ in RANGE:
         yield RANGE[next(places) % len(RANGE)]
 

@@ -48,8 +48,7 @@ class Output:
     def _drain(self) -> None:
         with self._pipe as pipe:
             while data := os.read(pipe.fileno(), 1 << 16):
-                room = OUTPUT_BYTES - len(self.kept)
-                fitting = data[: max(room, 0)]
+                fitting = data[: max(OUTPUT_BYTES - len(self.kept), 0)]
                 self.kept += fitting
                 self.dropped += len(data) - len(fitting)
                 self._copy(fitting)

@@ -46,7 +46,7 @@ from checks.runner.node_context import (
     uplink,
 )
 from checks.runner.watchers import Watchers
-from checks.value_types import age_text
+from checks.value_types import MOST_S, age_text
 
 CHILD = "checks.runner.isolated_child"
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
@@ -255,7 +255,7 @@ def _isolated(
     late = node_context.deadline.reason(CheckProgress.RUNNING) if over else limit.reason
     error_kind = ErrorKind.OTHER if over else limit.error_kind
     arguments = (check.name, check.path, *node_context.arguments, str(result), f"{timeout_s:.3f}")
-    started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
+    started_s, begun = min(max(time.time() - opened, 0.0), MOST_S), time.monotonic()
     try:
         start = partial(processes.start, arguments)
         observation = isolated(check.name, node_context.node, start, result, timeout_s, late, error_kind)

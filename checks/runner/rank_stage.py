@@ -31,7 +31,7 @@ from checks.runner.barrier import OK, NodeBarrier
 from checks.runner.deadline import CheckProgress
 from checks.runner.journal import JournalWriter
 from checks.runner.node_context import NodeContext
-from checks.value_types import DecodeError
+from checks.value_types import MOST_S, DecodeError
 
 RANK = "checks.runner.rank_process"
 OVERDUE_S = 3.0
@@ -74,7 +74,7 @@ def _read_rank(path: Path, opened: float) -> RankState | None:
                 pid = int(event["pid"])
             elif event["event"] == "observation":
                 observation = decode(Observation, event["row"])
-                started_s = max(begun_at - opened, 0.0) if observation.check == current else 0.0
+                started_s = min(max(begun_at - opened, 0.0), MOST_S) if observation.check == current else 0.0
                 observations.append(replace(observation, started_s=round(started_s, 3)))
             else:
                 ended = True

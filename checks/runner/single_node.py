@@ -43,8 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     bundle = own_bundle("node", arguments)
     require_writable(arguments.out)
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
-        folder = Path(name)
-        report_bytes = checked(bundle, folder, settles=True)
+        report_bytes = checked(bundle, Path(name), settles=True)
         write_whole(arguments.out, report_bytes)
     report = load(report_bytes)
     if arguments.verbose:

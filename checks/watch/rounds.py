@@ -139,7 +139,6 @@ class Rounds:
         )
 
     def _judged(self, observations: tuple[Observation, ...], attempt: str, ended_at: float) -> LatestEvidence:
-        node = Node(self.node, 0, attempt, self.catalogue, True, system.identity_of_node())
         whole = Report(
             self.gate_id,
             attempt,
@@ -148,7 +147,7 @@ class Rounds:
             self.declared,
             self.catalogue,
             self.plan,
-            (node,),
+            (Node(self.node, 0, attempt, self.catalogue, True, system.identity_of_node()),),
             observations,
         )
         return seen_alone(whole, self.policy, builtin(), ended_at, FOUND_BY, self.boot_id)

@@ -35,8 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     name, file = arguments.name, arguments.out or Path(f"{arguments.name}.yaml")
     try:
         template = arguments.template.read_text(encoding="utf-8")
-        text = filled(template, os.environ, hashlib.sha256(node_zipapp()).hexdigest())
-        write_file(file, text)
+        write_file(file, filled(template, os.environ, hashlib.sha256(node_zipapp()).hexdigest()))
     except TemplateError as error:
         for problem in error.problems:
             write_stderr(f"prelaunch: {problem}")

@@ -113,8 +113,7 @@ def _write_page(path: Path, result: ExplainedInput) -> None:
     from tasks.render.views.suspects import DecodedMatrix
 
     matrices = [DecodedMatrix("matrix", t.table.name, t.table.matrix, t.decoded) for t in result.tables]
-    context = VerdictContext(matrices=tuple(matrices))
-    write_file(path, html(None, result.verdict, result.name, context))
+    write_file(path, html(None, result.verdict, result.name, VerdictContext(matrices=tuple(matrices))))
 
 
 def _document(result: ExplainedInput) -> dict[str, object]:

@@ -59,9 +59,7 @@ def _gpus(instance: Instance) -> str:
 
 def _policy(name: str, path: Path | None) -> Policy | None:
     try:
-        if path is not None:
-            return read_policy(path)
-        return default_policy(name)[1]
+        return read_policy(path) if path is not None else default_policy(name)[1]
     except InputError as error:
         if path is None and error.path == "instance_types":
             return None

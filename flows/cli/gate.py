@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _run(arguments, context, held.lease.gate_id, _flow_request(arguments, context, request))
     finally:
         try:
-            leases.release(context.store, held)  # only if no flow has taken it over
+            if left := leases.leave(context.store, held):  # only if no flow has taken it over
+                output.write_stderr(f"prelaunch: {left}")
         except StoreError as error:
             output.write_stderr(
                 f"prelaunch: the cluster's lock could not be released; it expires by itself: {error}"
@@ -202,10 +203,9 @@ def _request(arguments: argparse.Namespace) -> GateRequest:
     """What was asked for. With the embedded server, which has no page and ends with this process, nobody is waited for."""
     minutes = ASK_MINUTES if configured_api_url(os.environ, Path.cwd()) else 0
     baseline = str(arguments.baseline.expanduser().absolute()) if arguments.baseline else ""
-    advanced = Advanced(overrides=arguments.overrides, baseline=baseline, ask_minutes=minutes)
     return GateRequest(
         gate_file=str(shared_arguments.gate_file(arguments)),
-        advanced=advanced,
+        advanced=Advanced(overrides=arguments.overrides, baseline=baseline, ask_minutes=minutes),
         launch=not arguments.check_only,
     )
 

@@ -87,8 +87,7 @@ def _document(
 
 def _code(lines: Sequence[PreflightCheck]) -> int:
     results = {line.result for line in lines}
-    silent = any(line.unreachable for line in lines)
-    unrefused = Exit.CANNOT_TELL if silent else Exit.GO
+    unrefused = Exit.CANNOT_TELL if any(line.unreachable for line in lines) else Exit.GO
     return int(next((code for result, code in REFUSED.items() if result in results), unrefused))
 
 
@@ -142,5 +141,4 @@ def _text(request: Request | ApiCall) -> str:
 
 def _shell(request: Request | ApiCall) -> str:
     """What is submitted, as it stands."""
-    script = "" if isinstance(request, ApiCall) else request.script
-    return script or _text(request)
+    return ("" if isinstance(request, ApiCall) else request.script) or _text(request)

@@ -173,8 +173,8 @@ def _checks(context: GateContext, planned: Sequence[Planned]) -> Iterator[str]:
 def _sensitivity(check: str, options: Mapping[str, float]) -> str:
     """How slow a part has to be to be named: that of nodes and ranks depends on what is measured."""
     of_link = percent(1 - options.get("slow_ratio", SLOW_RATIO))
-    text = f"what is slower than the others is named by {check}: a link from {of_link} on, "
-    text += f"and a node or rank from what the noise allows, at the least {percent(LEAST_SLOWNESS)}"
+    text = f"{check} names a link that is at least {of_link} slower than the others, and a node or rank that is at "
+    text += f"least {percent(LEAST_SLOWNESS)} slower, or more where noise hides it"
     wanted = {component: options.get(f"detects_slow_{component}") for component in SENSITIVE_TO}
     limits = [
         f"a {component} that is {percent(share)} slower" for component, share in wanted.items() if share

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow", action="append", default=[], choices=[rung.value for rung in REPAIRS], help=text
     )
-    text = "close the breaker, and do nothing else: nothing is ever done because of an earlier verdict"
+    text = "allow repairs again after the breaker stopped them, and do nothing else; earlier verdicts are never acted on"
     parser.add_argument("--close-breaker", action="store_true", help=text)
     add_format(parser)
 
@@ -81,7 +81,7 @@ def _close(context: GateContext) -> int:
     cluster = context.gate.cluster.name
     close_breaker(Records(context.store, cluster), terminal_user(), time.time())
     write_stderr(
-        f"prelaunch: the breaker of cluster {cluster} is closed. Verdicts from before are not acted on."
+        f"prelaunch: repairs of cluster {cluster} are allowed again. Run the gate again: earlier verdicts are not acted on."
     )
     return int(Exit.GO)
 
@@ -151,8 +151,7 @@ def _repair(arguments: argparse.Namespace, context: GateContext) -> int:
     if code is Exit.REJECTED:
         raise InputError(arguments.file, state.message or "")
     records = Records(context.store, context.gate.cluster.name)
-    acts = [act for act in records.acts() if act.changed_at >= begun - 1]
-    _show(arguments, state, acts)
+    _show(arguments, state, [act for act in records.acts() if act.changed_at >= begun - 1])
     return int(code)
 
 

@@ -77,8 +77,7 @@ def _list(arguments: argparse.Namespace, source: NamedStore) -> int:
     problems = list(listing.problems)
     decided = kept_ends(source.store, [record.gate_id for record in chosen])
     of_node = {gate_id: end.failure for gate_id, end in decided.items() if end.failure}
-    late = [gate for gate in listing.unjudged if _began(gate) >= since]
-    ends = kept_ends(source.store, late)
+    ends = kept_ends(source.store, [gate for gate in listing.unjudged if _began(gate) >= since])
     unjudged = {gate: end for gate, end in ends.items() if cluster in (None, end.cluster)}
     if arguments.format == "json":
         entries = [{**plain_table(item), **_decision_json(decided.get(item.gate_id))} for item in chosen]
@@ -138,11 +137,10 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
     if ended is None or ended.decision is None:
         return {"decision": None, "decided_by": None, "training": None, "training_node": None}
     by = "policy" if ended.answer is None else ended.answer.by
-    training = ended.training.value if ended.training is not None else None
     return {
         "decision": ended.decision.value,
         "decided_by": by,
-        "training": training,
+        "training": ended.training.value if ended.training is not None else None,
         "training_node": ended.node or None,
     }
 

@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar, cast
 from checks.runner.deadline import limited
 from tasks.launchers.base import JobState, JobStatus, Launcher
 from tasks.launchers.interruption import interruptible
+from tasks.text.inert import one_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,12 +46,16 @@ async def run_within(seconds: float, function: Callable[P, R], *args: P.args, **
 
 
 async def ask_state(launcher: Launcher, job: str, patience_s: float, last: JobStatus) -> JobStatus:
-    """The job's state. If the engine does not answer in time it is UNKNOWN, for the start that was seen last."""
+    """The job's state. If the engine does not answer in time, or cannot be asked, it is UNKNOWN, for the
+    start that was seen last.
+    """
     try:
         return await run_within(patience_s, launcher.state, job)
     except TimeoutError:
         detail = f"the engine did not answer within {patience_s:.0f} s"
-        return JobStatus(JobState.UNKNOWN, detail, last.attempt, last.exit_codes)
+    except Exception as error:  # noqa: BLE001 - such as a mount that fails for a moment
+        detail = one_line(f"the engine could not be asked: {type(error).__name__}: {error}")
+    return JobStatus(JobState.UNKNOWN, detail, last.attempt, last.exit_codes)
 
 
 def opaque(value: R) -> R:

@@ -99,10 +99,9 @@ class GateContext:
     @property
     def fingerprint(self) -> str:
         """Equal for gates whose PASS means the same: it covers everything that a verdict depends on except the machines."""
-        checks = self.gate.checks.model_dump(mode="json", exclude={"max_runtime_minutes"})
         values = {
             "cluster": self.gate.cluster.model_dump(mode="json"),
-            "checks": checks,
+            "checks": self.gate.checks.model_dump(mode="json", exclude={"max_runtime_minutes"}),
             "catalogue": self.bundle("fingerprint").catalogue,
             "policy": self.policy.digest,
             "facts": self.facts.digest,

@@ -115,9 +115,7 @@ def end_said(watched: JobEnd) -> str:
     """How the job of a node ended whose own exit code nobody knows; "" where the job has not ended by itself."""
     if watched.late and watched.status.state is JobState.PENDING:
         return "its job never got its machines"
-    if watched.late or not watched.status.state.final:
-        return ""
-    return f"its job {ending_text(watched.status)}"
+    return "" if watched.late or not watched.status.state.final else f"its job {ending_text(watched.status)}"
 
 
 def starts_said(folder: Path, status: JobStatus) -> tuple[str, ...]:
@@ -129,8 +127,7 @@ def starts_said(folder: Path, status: JobStatus) -> tuple[str, ...]:
     if index == 0 or not status.attempt:
         return ()
     before, now = (_machines(folder, token) for token in tokens[index - 1 : index + 1])
-    lost = [_lost(name, ids, now) for name, ids in before.items()] if now else []
-    names = sorted(filter(None, lost))
+    names = sorted(filter(None, [_lost(name, ids, now) for name, ids in before.items()] if now else []))
     were = f"; {', '.join(names[:MOST_NAMED])} {'were' if len(names) > 1 else 'was'} lost" if names else ""
     return (f"start {index + 1} of {len(tokens)}{were}",)
 

@@ -29,6 +29,7 @@ class JobTimes:
     ran_s: float = 0.0
     silent_s: float = 0.0
     absent_s: float = 0.0
+    was_absent: bool = False
     listed: JobStatus | None = None
 
     def settle(self, status: JobStatus, seconds: float, trains: bool) -> JobStatus:
@@ -53,7 +54,8 @@ class JobTimes:
         self.waited_s = self.waited_s + seconds if pending else 0.0
         self.ran_s += 0.0 if pending else seconds
         self.silent_s = self.silent_s + seconds if is_unanswered(status) else 0.0
-        self.absent_s = self.absent_s + seconds if status.absent else 0.0
+        self.absent_s = self.absent_s + seconds * self.was_absent if status.absent else 0.0
+        self.was_absent = status.absent
 
     def reason_to_end(self, launcher: Launcher, status: JobStatus, limit_s: float, trains: bool) -> str:
         """Why the gate waits no longer, "" while it does. Silence of the engine is no such reason for a job that `trains`, nor is a

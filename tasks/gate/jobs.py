@@ -8,13 +8,15 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from checks import bundle as bundles
 from checks.bundle import Pass
 from checks.documents.certificates import NO_CERTIFICATES, Certificates
 from checks.model_details import Images
+from checks.runner.deadline import limited
 from tasks.gate.context import GateContext, launcher_of
-from tasks.gate.lease.lease import CHECK, TRAIN, Lease
+from tasks.gate.lease.lease import CHECK, ENDING_S, TRAIN, Lease
 from tasks.gate_file.model import Mode
 from tasks.launchers.base import EngineUnavailable, JobSpec, JobState, JobStatus, LaunchError, Placement, Work
 from tasks.launchers.preflight import training_script
@@ -92,8 +94,7 @@ def train_job(
     `predecessor` is the check job whose machines it is to get, "" if that job is not this gate's own.
     """
     files = {"bundle.json": bundles.dump(context.bundle(gate_id)), "pass.json": bundles.dump(proven)}
-    minutes = context.gate.training.max_runtime_minutes
-    job = _training(context, name, minutes, files, CONFIRM, Work.CONFIRM)
+    job = _training(context, name, context.gate.training.max_runtime_minutes, files, CONFIRM, Work.CONFIRM)
     return dataclasses.replace(job, predecessor=predecessor, tags=tags)
 
 
@@ -103,8 +104,7 @@ def gated_job(
     """Checks and training in one job (IN_JOB): the nodes themselves decide, and become the command."""
     files = {"bundle.json": bundles.dump(context.bundle(gate_id))}
     minutes = context.gate.checks.max_runtime_minutes + ask_s / 60 + context.gate.training.max_runtime_minutes
-    hold = ("--ask-s", f"{ask_s:g}") if ask_s else ()
-    job = _training(context, name, minutes, files, hold, Work.GATE)
+    job = _training(context, name, minutes, files, ("--ask-s", f"{ask_s:g}") if ask_s else (), Work.GATE)
     return dataclasses.replace(job, ask_s=ask_s, tags=tags)
 
 
@@ -156,9 +156,8 @@ def _training(
     started_by = (*STARTERS[training.distributed], *command) if command else ()
     observe = context.gate.policy.mode is Mode.OBSERVE
     flags = (*options, *(("--observe",) if observe else ()))
-    job = _job(context, name, (*GATE_COMMAND, *flags, "--", *started_by), minutes, files, work)
     return dataclasses.replace(
-        job,
+        _job(context, name, (*GATE_COMMAND, *flags, "--", *started_by), minutes, files, work),
         environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
         training=started_by,
         script=training_script(training.distributed, command),
@@ -218,7 +217,7 @@ def cancel_jobs(lease: Lease) -> None:
     launcher, failures = launcher_of(lease.engine), []
     for job in lease.jobs:
         try:
-            launcher.cancel(job)
+            limited(ENDING_S, partial(launcher.cancel, job))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other job is ended all the same
             failures.append(error)
     if failures:

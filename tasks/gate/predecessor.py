@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.blocking_calls import ask_state
 from tasks.gate.cancellation import StopWatch
 from tasks.gate.jobs import is_unanswered
 from tasks.gate.lease.lease import CHECK, TRAIN
@@ -29,9 +29,13 @@ async def find_jobs(session: Session) -> PredecessorJobs:
     A job of which nothing is heard may train: without an answer both are left, with the lock, to the next gate.
     """
     launcher, stop, begun = session.context.launcher, StopWatch(session), time.monotonic()
+    unknown = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await stop.check()
-        jobs = await run_to_end(_jobs_of_lease, session)
+        statuses = [
+            await ask_state(launcher, job, launcher.silence_s, unknown) for job in session.renewal.lease.jobs
+        ]
+        jobs = PredecessorJobs(*statuses)
         silent = next((status for status in (jobs.check, jobs.train) if is_unanswered(status)), None)
         if silent is None:
             return jobs
@@ -64,8 +68,3 @@ def report_takeover(session: Session, jobs: PredecessorJobs) -> None:
 def ended_badly(status: JobStatus) -> bool:
     """Whether the job ended without doing its work."""
     return status.state in (JobState.FAILED, JobState.CANCELLED)
-
-
-def _jobs_of_lease(session: Session) -> PredecessorJobs:
-    state, lease = session.context.launcher.state, session.renewal.lease
-    return PredecessorJobs(state(lease.job(CHECK)), state(lease.job(TRAIN)))

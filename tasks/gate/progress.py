@@ -246,8 +246,7 @@ def live_progress() -> Iterator[LiveProgress]:
 
             status = stack.enter_context(Console(stderr=True).status("starting"))
         progress, over = LiveProgress(status), threading.Event()
-        token = LISTENER.set(progress)
-        stack.callback(LISTENER.reset, token)
+        stack.callback(LISTENER.reset, LISTENER.set(progress))
         stack.callback(over.set)
         threading.Thread(target=_ticking, args=(progress, over), name="progress", daemon=True).start()
         yield progress

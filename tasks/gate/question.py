@@ -101,10 +101,8 @@ class ApprovalAnswer:
         if self.via is AnswerChannel.NOBODY:
             return "nobody"
         how = "Slack" if self.via is AnswerChannel.SLACK else "Prefect's form"
-        if self.verified:
-            return f"{self.who} ({how})"
         # Typed by whoever filled the form in: no part of a name may look like a proof of it.
-        return f"{self.who.translate(_PLAIN)} ({how}, unverified)"
+        return f"{self.who} ({how})" if self.verified else f"{self.who.translate(_PLAIN)} ({how}, unverified)"
 
     @property
     def line(self) -> str:
@@ -136,8 +134,7 @@ def standing_answer(question: Question, answers: Sequence[ApprovalAnswer]) -> Ap
 def expired_answer(question: Question, now: float) -> ApprovalAnswer:
     """The answer that counts if the time was up."""
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
-    reason = f"nobody answered by {until}"
-    return nobodys_answer(question.gate_id, question.key, reason, now)
+    return nobodys_answer(question.gate_id, question.key, f"nobody answered by {until}", now)
 
 
 def nobodys_answer(gate_id: str, key: str, reason: str, now: float) -> ApprovalAnswer:

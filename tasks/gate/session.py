@@ -14,10 +14,11 @@ from typing import Protocol
 from uuid import UUID
 
 from checks.documents.certificates import NO_CERTIFICATES
+from checks.runner.deadline import limited
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.jobs import cancel_jobs, job_tags, new_gate_id, running_jobs
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import CHECK, TRAIN, TTL_S, HeldLease, Lease, LeaseError, LeaseLost
+from tasks.gate.lease.lease import CHECK, ENDING_S, TRAIN, TTL_S, HeldLease, Lease, LeaseError, LeaseLost
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import GateOutcome, JudgedReport, PlacementProof
@@ -143,7 +144,7 @@ class Session:
     def end_now(self, job: str) -> bool:
         """End a job whose time is up; whether it is ended. If not, that is logged, and what it wrote is judged all the same."""
         try:
-            self.context.launcher.cancel(job)
+            limited(ENDING_S, lambda: self.context.launcher.cancel(job))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other jobs are ended all the same
             self._still_paid(f"job {job} could not be ended; its own time limit will end it: {error}")
             return False
@@ -165,7 +166,7 @@ class Session:
 
     def end_soon(self, job: str) -> None:
         """A thread of its own ends the job, because the verdict must not wait for it. `ends` waits for the thread."""
-        self._ending.append(threading.Thread(target=self.end_now, args=(job,), daemon=True))
+        self._ending.append(threading.Thread(target=lambda: self._ours() and self.end_now(job), daemon=True))
         self._ending[-1].start()
 
     def ends(self) -> None:
@@ -181,6 +182,7 @@ class Session:
     def begin_again(self) -> Lease:
         """End what is left of this attempt's jobs, and give the next ones new names. Raises LaunchError, LeaseLost."""
         self.ends()
+        self.require_lock()
         self.answer_by = math.inf
         for job in self.renewal.lease.jobs:
             self.context.launcher.cancel(job)
@@ -188,14 +190,14 @@ class Session:
         self.previous, self.judged = self.judged or self.previous, None
         self.answer = None
         self.proof.clear()
-        attempt = self.renewal.lease.attempt + 1
-        return self.renewal.change(attempt=attempt, trainings=1, adopted=False)
+        return self.renewal.change(attempt=self.renewal.lease.attempt + 1, trainings=1, adopted=False)
 
     def train_again(self) -> Lease:
         """End what is left of a training that got no machines, and give the next one a new name. The checks' pool stays.
 
         Raises LaunchError, LeaseLost, StoreError.
         """
+        self.require_lock()
         job = self.renewal.lease.job(TRAIN)
         self.context.launcher.cancel(job)
         self.let_go(job)
@@ -237,8 +239,13 @@ class Session:
             with _logged("the cluster's lock could not be released; it expires by itself"):
                 self.renewal.release()
 
+    def require_lock(self) -> None:
+        """Raise LeaseLost where another run has the lock by now, and with it the jobs."""
+        if not self._ours():
+            raise LeaseLost(self.renewal.loss)
+
     def _ours(self) -> bool:
-        with _logged("it is not known whether this gate still has the cluster's lock; its jobs are ended"):
+        with _logged("it is not known whether this gate still has the cluster's lock; it goes on"):
             return self.renewal.ours()
         return True
 
@@ -304,8 +311,9 @@ def open_session(
     held = leases.bind_run(context.store, held, flow_run_id)
     try:
         keep_request(context.store, held.lease.gate_id, request, flow_run_id)
-    except StoreError:
-        leases.release(context.store, held)
+    except StoreError as error:
+        if left := leases.leave(context.store, held):
+            raise StoreError(f"{error} {left}", error.instead) from error
         raise
     return Session(context, LeaseRenewal(context.store, held), request.launch)
 

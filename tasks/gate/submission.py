@@ -17,7 +17,6 @@ from dataclasses import replace
 from checks.documents.report import dump_plain
 from checks.value_types import DecodeError
 from tasks.gate.jobs import planned_jobs
-from tasks.gate.lease.lease import LeaseLost
 from tasks.gate.progress import STARTING, Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate_file.placeholders import examples_of, require_own_values
@@ -55,8 +54,7 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
     session.ends()  # two jobs of a gate never run side by side
     run_preflight(session)
     stage = STARTING if job.name == session.checking else "training"
-    engine = session.renewal.lease.engine.launcher
-    line = f"job {job.name} is being submitted (engine {engine})"
+    line = f"job {job.name} is being submitted (engine {session.renewal.lease.engine.launcher})"
     report_progress(Progress(stage, line))
     plan, said_at_s = session.context.launcher.plan(job), 0.0
 
@@ -84,8 +82,9 @@ def _submit(session: Session, plan: Plan) -> JobHandle:
         raise NotSubmitted(f"{plan.job.name} was not submitted, because the gate is to end")
     renewal = session.renewal
     # This process may have stood still for as long as a lock lives. Otherwise a store that fails once is in nobody's way.
-    if renewal.lost.is_set() or (time.time() > renewal.lease.expires_at and not renewal.ours()):
-        raise LeaseLost(renewal.loss)
+    if time.time() > renewal.lease.expires_at:
+        renewal.ours()
+    session.require_lock()
     first = not session.may_run(plan.job.name)
     session.remember(plan.job.name)
     try:

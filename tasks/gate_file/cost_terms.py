@@ -50,13 +50,12 @@ def cost_json(estimate: Cost | None) -> Mapping[str, object] | None:
     """The cost as a document; None if nothing was judged."""
     if estimate is None:
         return None
-    usd = estimate.usd_per_unit_hour
     return {
         "unit": estimate.unit,
         "units": estimate.units,
         "horizon_hours": estimate.horizon_hours,
         "length_known": estimate.length_known,
-        "usd_per_unit_hour": usd,
+        "usd_per_unit_hour": estimate.usd_per_unit_hour,
         "price_source": None if estimate.price is None else str(estimate.price.provenance),
         **{
             name: {**vars(span), "low_usd": estimate.usd(span.low), "high_usd": estimate.usd(span.high)}

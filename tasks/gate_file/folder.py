@@ -101,8 +101,7 @@ def missing_name(gate_name: str) -> tuple[str, str | None] | None:
         f"{path} (it has {', '.join(names)})" if path == listed and names else str(path)
         for path, names in names_of.items()
     )
-    message = f"there is no gate file {gate_name!r} in {places}; {VARIABLE} names another folder"
-    return message, nearest(
+    return f"there is no gate file {gate_name!r} in {places}; {VARIABLE} names another folder", nearest(
         gate_name, tuple(dict.fromkeys(name for names in names_of.values() for name in names))
     )
 

@@ -69,9 +69,7 @@ def options_from(here: Path, options: Mapping[str, object]) -> dict[str, object]
     def located(key: str, value: object) -> object:
         if isinstance(value, str):
             return str(here / Path(value).expanduser()) if value and key.endswith("_file") else value
-        if isinstance(value, tuple):
-            return [item.replace("{here}", str(here)) for item in value]
-        return value
+        return [item.replace("{here}", str(here)) for item in value] if isinstance(value, tuple) else value
 
     return {key: located(key, value) for key, value in options.items()}
 

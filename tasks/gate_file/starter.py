@@ -194,6 +194,5 @@ def _moved(argument: str, old: Path, here: Path) -> str:
     """A word of a command with `{here}` for the folder of the shipped file, as it has to be in another folder."""
     if not argument.startswith("{here}/"):
         return argument
-    path = Path(os.path.normpath(old / argument.removeprefix("{here}/")))
-    moved = reference(path, here)
+    moved = reference(Path(os.path.normpath(old / argument.removeprefix("{here}/"))), here)
     return moved if os.path.isabs(moved) else f"{{here}}/{moved}"

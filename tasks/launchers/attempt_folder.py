@@ -41,8 +41,7 @@ def attempts_in(out: Path) -> Attempts:
     current = starts[-1][-1]
     hosts = ((host, codes[f"{current.token}/agent/{host}.json"]) for host in sorted(current.hosts))
     ended = tuple((host, code) for host, code in hosts if code is not None)
-    earlier = tuple(start[-1].token for start in starts[:-1])
-    return Attempts(current.token, earlier, current.hosts, ended)
+    return Attempts(current.token, tuple(start[-1].token for start in starts[:-1]), current.hosts, ended)
 
 
 def has_started(out: Path, attempt: str) -> bool:

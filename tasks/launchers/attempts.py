@@ -99,8 +99,7 @@ def _attempt_of(token: str, group: list[tuple[Written, str]]) -> Attempt:
 def exit_code_of(record: bytes) -> int | None:
     """The exit code in <attempt>/agent/<node>.json; None while it lives, or where the record cannot be read."""
     try:
-        value = json.loads(record[:RECORD_BYTES])
-        code = value["exit_code"]
+        code = json.loads(record[:RECORD_BYTES])["exit_code"]
     except (ValueError, TypeError, KeyError):
         return None
     return code if type(code) is int else None

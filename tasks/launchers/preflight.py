@@ -30,8 +30,7 @@ def preflight(launcher: Launcher, plans: tuple[Plan, ...]) -> tuple[PreflightChe
     """What the launcher's preflight says, what no preflight can find out about the plans, and a warning for a script with a relative
     path of which it says nothing.
     """
-    unverified = dict.fromkeys(line for plan in plans for line in plan.unverified)
-    lines = (*launcher.preflight(plans), *unverified)
+    lines = (*launcher.preflight(plans), *dict.fromkeys(line for plan in plans for line in plan.unverified))
     scripts = [plan.job.script for plan in plans if plan.job.work.trains and is_relative(plan.job.script)]
     if not scripts or any(line.subject == SUBJECT for line in lines):
         return lines

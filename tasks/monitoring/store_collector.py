@@ -65,11 +65,10 @@ class StoreCollector:
         if problem:
             return text_of([(families.STORE_READ, (), 0.0)])
         served = samples[: self._most]
-        omitted = float(len(samples) - len(served) + unread)
         own = (
             (families.STORE_READ, 1.0),
             (families.STORE_READ_TIME, read_at),
-            (families.STORE_OMITTED, omitted),
+            (families.STORE_OMITTED, float(len(samples) - len(served) + unread)),
         )
         return text_of((*((family, (), value) for family, value in own), *served))
 

@@ -26,8 +26,7 @@ def keep_text(page: Notification, store: Store, is_status: bool) -> str:
     """
     text, key = f"{page.title}\n\n{body_text(page)}\n", page_key(page.gate_id)
     try:
-        data = text.encode("utf-8", "backslashreplace")
-        store.put(key, b"\n".join(filter(None, (store.get(key), data))))
+        store.put(key, b"\n".join(filter(None, (store.get(key), text.encode("utf-8", "backslashreplace")))))
     except StoreError:
         _write(text)
         raise

@@ -110,7 +110,7 @@ def _event(page: Notification, routing_key: str, items: list[dict[str, object]])
 def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, object]:
     left_out = len(page.items) - len(items) + page.more_items
     # PagerDuty links only to what a browser opens, and shows the details in this order.
-    details: dict[str, object] = {"report": page.url or "none was made"}
+    details: dict[str, object] = {"report": page.url or "none was written"}
     details |= {key: excerpt(value, FIELD) for key, value in page.facts}
     details |= {"findings": items} if items else {"said": excerpt(page.text, FIELD)}
     details |= {"findings left out": f"{left_out} more are in the report"} if left_out else {}
@@ -125,7 +125,7 @@ def _item(item: Item) -> dict[str, object]:
     lines |= {"remedy": excerpt(item.remedy, FIELD)} if item.remedy else {}
     # A command that is cut does something else: whole, or left to the report.
     lines |= (
-        {"type": [command for command in item.commands if len(command) <= FIELD]} if item.commands else {}
+        {"commands": [command for command in item.commands if len(command) <= FIELD]} if item.commands else {}
     )
     return lines | ({"evidence": excerpt(item.evidence, FIELD)} if item.evidence else {})
 

@@ -82,9 +82,7 @@ def summary_line(results: Sequence[ClusterResult]) -> str:
     """ "1 of 3 clusters passed. NO-GO p5-prod: node-2 ... | BUSY: ..."; the worst first, each answer once."""
     count = _count(results)
     bad = [result for result in results if result.result is not CommissionResult.PASSED]
-    if not bad:
-        return f"PASSED: {count}"
-    return f"{count}. " + " | ".join(map(_sentence, bad))[:1800]
+    return f"{count}. " + " | ".join(map(_sentence, bad))[:1800] if bad else f"PASSED: {count}"
 
 
 def result_page(results: Sequence[ClusterResult]) -> str:

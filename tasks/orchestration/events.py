@@ -206,6 +206,4 @@ def _answer(answer: ApprovalAnswer) -> Payload:
 def _bounded(value: object) -> object:
     if isinstance(value, str):
         return one_line(redact(value, os.environ), TEXT_CHARACTERS)
-    if isinstance(value, list):
-        return [_bounded(item) for item in value]
-    return value
+    return [_bounded(item) for item in value] if isinstance(value, list) else value

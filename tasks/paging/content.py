@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from checks.judge.clocks import seconds_of
 from checks.model import Answer, Cause, Level, Verdict
@@ -153,7 +154,10 @@ def finish_page(page: Notification, reason: str) -> Notification:
         lines += [f"  | {line}" for line in item.evidence.splitlines()[:EVIDENCE_LINES]]
     lines += ["", f"{page.more_items} more findings are in the report."] if page.more_items else []
     lines += ["", *page.costs] if page.costs else []
-    places = [("report", page.url or "none was written"), *((link.text, link.url) for link in page.links)]
+    # A repair has no report of its own.
+    is_repair = page.topic is PageKind.REPAIR or (page.question is not None and bool(page.question.repair))
+    report = [] if is_repair and not page.url else [("report", page.url or "none was written")]
+    places = [*report, *((link.text, link.url) for link in page.links)]
     facts = [
         (key, value) for key, value in (*places, *page.facts, ("gate id", page.gate_id)) if key != MEANING
     ]
@@ -166,7 +170,11 @@ def _how_to_answer(question: PendingQuestion) -> str:
     places = ["in Slack"] * question.by_slack + [
         "in Prefect, with the button Resume on the run's page"
     ] * bool(in_prefect)
-    return f"Answer {' or '.join(places)}." if places else "The gate file names nobody who may answer."
+    if not places:
+        return "Nobody may answer: [approval] of the gate file names nobody."
+    until = datetime.fromtimestamp(question.deadline, UTC).strftime("%H:%M UTC")
+    late = f" by {until}: without an answer the machine stays as it is" if question.repair else ""
+    return f"Answer {' or '.join(places)}{late}."
 
 
 def title_of(outcome: GateOutcome, name: str) -> str:
@@ -268,9 +276,9 @@ def _meaning(ending: PageKind) -> tuple[tuple[str, str], ...]:
     """What the end means if nothing was judged."""
     meanings = {
         PageKind.CANNOT_TELL: "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
-        PageKind.NO_CAPACITY: "Nothing was judged: the engine gave no machines, or failed. "
-        "This does not mean that any machine is broken.",
-        PageKind.REJECTED: "Nothing was judged: the request cannot run. This does not mean that any machine is broken.",
+        PageKind.NO_CAPACITY: "No machine was tested: the engine gave none, or failed. "
+        "This does not mean that any machine is broken. Run the gate again later.",
+        PageKind.REJECTED: "No machine was tested: the request cannot run. Correct it, then run the gate again.",
     }
     return ((MEANING, meanings[ending]),) if ending in meanings else ()
 

@@ -44,7 +44,8 @@ class NotifierReach:
     def __str__(self) -> str:
         states = {True: "is set", False: "is NOT set", None: "is read when the gate runs"}
         text = "; ".join(f"{need.reference} {states[need.there]}" for need in self.needs)
-        return f"{self.notifier}{f' {self.to}' if self.to else ''}{f' ({text})' if text else ''}"
+        name = "the log, which calls nobody" if self.notifier == "log" else self.notifier
+        return f"{name}{f' {self.to}' if self.to else ''}{f' ({text})' if text else ''}"
 
 
 def notifier_reach(

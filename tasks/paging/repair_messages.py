@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from tasks.notifiers.deliver import deliver, settle
 from tasks.paging.content import finish_page
 from tasks.remediation.model import Act, ActState, Case, Permission, Reason, RepairQuestion
 from tasks.remediation.records import act_id
-from tasks.remediation.steps import PAGED, UNPROVEN
+from tasks.remediation.steps import PAGED, UNPROVEN, reason_text
 from tasks.store.base import StoreError
 from tasks.text.inert import one_line
 
@@ -118,10 +119,17 @@ class GatePeople:
     def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
         """Call the on-call once for all of these nodes, with what was done for each."""
         nodes = ", ".join(case.node for case in cases)
-        cause = PAGED.get(reason, f"{UNPROVEN} ({reason.value.replace('_', ' ')})")
-        title = f"{self.context.gate.cluster.name}: {nodes} needs a person: {cause}"
+        cause = PAGED.get(reason, f"{UNPROVEN} ({reason_text(reason)})")
+        verb = "needs" if len(cases) == 1 else "need"
+        title = f"{self.context.gate.cluster.name}: {nodes} {verb} a person: {cause}"
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
-        facts = (("why", cause), ("gate file", os.path.abspath(self.context.file)))
+        file = os.path.abspath(self.context.file)
+        which = ("--node", cases[0].node) if len(cases) == 1 else ()
+        facts = (
+            ("condemned for", "; ".join(map(_finding_text, cases))),
+            ("to see the state", shlex.join(("prelaunch", "fleet", "list", file, *which))),
+            ("gate file", file),
+        )
         page = self._page(cases[0].gate_id, tuple(case.node for case in cases), title, items, facts)
         deliver(self.context.gate.notify, self.context.store, finish_page(page, title))
 
@@ -144,9 +152,7 @@ class GatePeople:
     ) -> Question:
         gate = self.context.gate
         repair = f"{rung.value} {case.node}"
-        first = case.blames[0] if case.blames else None
-        text = f"{gate.cluster.name}: {case.node}: {first.message if first else 'it was condemned'}"
-        text += f". Allow this: {one_line(command, 300) or repair}"
+        text = f"{gate.cluster.name}: {_finding_text(case)}. May Prelaunch run this: {one_line(command, 300) or repair}?"
         return Question(
             SCHEMA_VERSION, name, gate.name, gate.cluster.name, self.flow_run_id, KEY, text, True, now, deadline,
             gate.approval.approvers, gate.approval.overriders, repair,
@@ -179,6 +185,11 @@ class GatePeople:
             gate=self.context.gate.name, topic=PageKind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
             culprits=nodes, items=items, facts=facts, links=run_links(self.flow_run_id),
         )  # fmt: skip
+
+
+def _finding_text(case: Case) -> str:
+    """What a gate found on the node first."""
+    return f"{case.node}: {case.blames[0].message if case.blames else 'it was condemned'}"
 
 
 def _item(act: Act) -> Item:

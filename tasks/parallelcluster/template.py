@@ -59,8 +59,7 @@ def filled(text: str, environment: Mapping[str, str], program_sha256: str) -> st
     if not isinstance(document, dict):
         raise TemplateError("the template is no configuration of a cluster.")
     names = sorted(set(VARIABLE.findall(yaml.safe_dump(document, width=1 << 20))))
-    table = builtin().instances
-    facts = table.get(environment.get("INSTANCE", ""))
+    facts = builtin().instances.get(environment.get("INSTANCE", ""))
     ours: dict[str, str | bool] = {
         "PROGRAM_SHA256": program_sha256,
         "HAS_EFA": bool(facts and facts.efa_devices),

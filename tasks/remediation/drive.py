@@ -139,10 +139,9 @@ class Remediation:
     def _settled(self, act: Act, machines: Mapping[str, Machine]) -> Settled:
         now = machines.get(act.node, Machine(act.node, ServiceState.GONE))
         if act.rung in REPAIRS:
-            service = ServiceState.CHANGING if act.begun else ServiceState.OUT
             before = Machine(
                 act.node,
-                service,
+                ServiceState.CHANGING if act.begun else ServiceState.OUT,
                 booted_at=act.booted_at,
                 boot_id=act.boot_id,
                 instance_id=act.instance_id,

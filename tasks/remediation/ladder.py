@@ -117,13 +117,6 @@ def _came_back(case: Case, journal: Journal) -> bool:
     )
 
 
-def out_of_service(machines: Mapping[str, Machine]) -> frozenset[str]:
-    """The nodes that serve nobody, for whatever reason; one whose state is unknown is among them."""
-    return frozenset(
-        name for name, machine in machines.items() if machine.service is not ServiceState.SERVING
-    )
-
-
 def counted(acts: Iterable[Act], now: float, window_s: float) -> tuple[Act, ...]:
     """The acts of the last `window_s` that happened, or may have."""
     return tuple(
@@ -134,14 +127,6 @@ def counted(acts: Iterable[Act], now: float, window_s: float) -> tuple[Act, ...]
 def times(journal: Journal, node: str, rung: Rung, now: float) -> int:
     """How often this was done to the node within a day."""
     return sum(act.node == node and act.rung is rung for act in counted(journal.acts, now, DAY_S))
-
-
-def domain_busy(journal: Journal, node: str, domain: str) -> bool:
-    """Whether a repair of another node of the same failure domain has not ended. Nodes of unknown domains share one."""
-    return any(
-        act.rung in REPAIRS and not act.state.final and act.node != node and act.domain == domain
-        for act in journal.acts
-    )
 
 
 def trips(journal: Journal, now: float, limits: Limits) -> bool:
@@ -162,7 +147,13 @@ def obstacle(
     most = max(1, math.floor(limits.max_out_fraction * len(machines)))
     # All that the case's verdict condemned would be fenced with it.
     condemned = case.condemned if rung is Rung.FENCE else 0
-    if max(len(out_of_service(machines) - {case.node}) + 1, condemned) > most:
+    # A node whose state is unknown serves nobody either.
+    out = {name for name, machine in machines.items() if machine.service is not ServiceState.SERVING}
+    if max(len(out - {case.node}) + 1, condemned) > most:
         return Reason.TOO_MANY_OUT
-    busy = rung is not Rung.FENCE and domain_busy(journal, case.node, case.domain)
+    # Nodes of unknown domains share one.
+    busy = rung is not Rung.FENCE and any(
+        act.rung in REPAIRS and not act.state.final and act.node != case.node and act.domain == case.domain
+        for act in journal.acts
+    )
     return Reason.DOMAIN_BUSY if busy else None

@@ -88,8 +88,7 @@ class Records:
 def with_act(journal: Journal, act: Act) -> Journal:
     """The journal with this act added, or in its new state. Pure."""
     if any(other.id == act.id for other in journal.acts):
-        acts = tuple(act if other.id == act.id else other for other in journal.acts)
-        return replace(journal, acts=acts)
+        return replace(journal, acts=tuple(act if other.id == act.id else other for other in journal.acts))
     return replace(journal, acts=(*journal.acts, act))
 
 

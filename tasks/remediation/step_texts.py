@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.machines.base import Machines, Mark, Rung
 from tasks.remediation.ladder import AFTER, required
-from tasks.remediation.model import Case
-from tasks.remediation.steps import PAGED, Step, StepKind
+from tasks.remediation.model import Case, Reason
+from tasks.remediation.steps import Step, StepKind, reason_text
 
 # What a step of a plan does for which there is no command.
 STEPS: Mapping[Rung, str] = {
@@ -19,15 +19,16 @@ STEPS: Mapping[Rung, str] = {
 
 def step_text(case: Case, step: Step) -> str:
     """One line for people about a step of a case."""
-    reason = f": {PAGED.get(step.reason, step.reason.value)}" if step.reason is not None else ""
+    reason = f": {reason_text(step.reason)}" if step.reason is not None else ""
     if step.action is StepKind.DO and step.rung is not None and step.rung is not Rung.PAGE:
         by = f" (allowed by {step.allowed_by})" if step.allowed_by else ""
         return f"{case.node}: {step.rung.value}{by}"
     if step.action is StepKind.SETTLE and step.act is not None and step.state is not None:
         return f"{case.node}: {step.act.rung.value} {step.state.value}{reason}"
-    if step.action is StepKind.ASK and step.rung is not None:
-        return f"{case.node}: waiting for somebody to allow {step.rung.value}"
-    verbs = {StepKind.CLOSE: "ends", StepKind.WAIT: "waits", StepKind.OPEN_BREAKER: "opens the breaker"}
+    asks = step.action is StepKind.ASK or (step.action, step.reason) == (StepKind.WAIT, Reason.NOT_ALLOWED)
+    if asks and step.rung is not None:
+        return f"{case.node}: waits until somebody allows the {step.rung.value}"
+    verbs = {StepKind.CLOSE: "ends", StepKind.WAIT: "waits", StepKind.OPEN_BREAKER: "is left as it is"}
     return f"{case.node}: {verbs.get(step.action, 'calls a person')}{reason}"
 
 

@@ -163,19 +163,38 @@ PAGED: Mapping[Reason, str] = {
     Reason.SUSPECT_POLICY: "the gate condemned so many nodes that the policy or the image is more likely to be wrong",
     Reason.STALE: "the verdict is too old to act on. Run the gate again",
     Reason.BEFORE_BREAKER: "the verdict is older than the moment at which the breaker was closed. Run the gate again",
-    Reason.BREAKER_OPEN: "the breaker is open, because too much was repaired in too short a time. Look into the cause, then close it",
+    Reason.BREAKER_OPEN: "the breaker stopped all repairs: too many in a short time. Find the cause, then use --close-breaker",
     Reason.RETURNED_BY_OTHER: "somebody returned it to service before it was proven",
-    Reason.NOT_SEEN: "the engine does not show it",
-    Reason.TOO_MANY_OUT: "too few nodes would serve if it were taken out of service",
+    Reason.NOT_SEEN: "the scheduler does not list it",
+    Reason.TOO_MANY_OUT: "taking it out of service would leave too few nodes",
     Reason.NOT_ALLOWED: "nobody allowed the repair in time",
-    Reason.TRIED_ALL: "every repair was tried",
-    Reason.ACT_REFUSED: "the engine refused",
-    Reason.ACT_FAILED: "it is not known whether the repair was done, or it was not",
-    Reason.NOT_PROVEN: "its re-tests did not prove that it is well",
-    Reason.REPAIR_NEEDED: "a person has to look at it",
+    Reason.TRIED_ALL: "every repair was tried, and none was proven to help",
+    Reason.ACT_REFUSED: "the scheduler refused the last step",
+    Reason.ACT_FAILED: "the repair failed, or it is not known whether it was done",
+    Reason.NOT_PROVEN: "its re-tests did not prove that it is healthy",
+    Reason.REPAIR_NEEDED: "no automatic repair fits its finding",
 }
+# The other reasons, for who follows a repair.
+_OTHERS: Mapping[Reason, str] = {
+    Reason.MODE: "the gate file allows no repair",
+    Reason.NO_REPAIR: "its findings call for no repair",
+    Reason.OTHER_BOOT: "it was restarted after it was measured",
+    Reason.HELD_BY_OTHER: "a person or another system holds it",
+    Reason.DOMAIN_BUSY: "a node beside it is being repaired",
+    Reason.JOBS_RUN: "jobs still run on it, or on every node that could help to test it",
+    Reason.IN_FLIGHT: "the last step has not ended yet",
+    Reason.PROVEN: "it passed its re-test and was returned",
+    Reason.OTHER_CASE: "another gate's repair holds it",
+}
+
+
+def reason_text(reason: Reason) -> str:
+    """The reason in words."""
+    return PAGED.get(reason) or _OTHERS[reason]
+
+
 # Why a person has to know of a node under our mark whose case ends for another reason.
-UNPROVEN = "it stays fenced, was not proven, and nothing more is done for it"
+UNPROVEN = "it stays fenced and unproven, and Prelaunch does nothing more for it"
 
 
 def _unsettled(act: Act, engine: Engine, settings: RepairSettings, now: float) -> Step:

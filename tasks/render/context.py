@@ -175,8 +175,8 @@ class Advised:
 
 
 def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) -> tuple[Advised, ...]:
-    """The groups with the advice for each. What a finding of the same check says already is not repeated: "The same as for node-1
-    above.", and nothing at all where that is of the same subjects, or where the finding follows from a silent node.
+    """The groups with the advice for each. What a finding of the same check says already is not repeated: "Follow the
+    remedy for node-1 above.", and nothing at all where that is of the same subjects, or where the finding follows from a silent node.
     """
     results: list[Advised] = []
     remedies: dict[tuple[object, ...], Group] = {}
@@ -188,13 +188,13 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
         elif item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
             # What is bad explains what is missing, and its remedy comes first.
             same = set(found_bad.subjects) == set(item.subjects)
-            remedy, lines = "" if same else f"The same as for {found_bad.subject_text} above.", ()
+            remedy, lines = "" if same else f"Follow the remedy for {found_bad.subject_text} above.", ()
         elif item.cause is not Cause.EVIDENCE and item.level is Level.FAIL:
             failed.append(item)
         first = remedies.setdefault((item.checks, remedy, lines), item)
         if first is not item and remedy:
             is_same = first.subjects == item.subjects
-            remedy, lines = "" if is_same else f"The same as for {first.subject_text} above.", ()
+            remedy, lines = "" if is_same else f"Follow the remedy for {first.subject_text} above.", ()
         results.append(Advised(item, remedy, lines))
     return tuple(results)
 

@@ -151,15 +151,13 @@ def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
     text = in_number(item.remedy, item.subjects if isinstance(item, Group) else (item.subject,))
     failed = item.level is Level.FAIL and item.cause is not Cause.EVIDENCE
-    if failed and item.check in failed_everywhere(verdict, item.check):
-        return f"{ALIKE}{text}"
-    return text
+    return f"{ALIKE}{text}" if failed and item.check in failed_everywhere(verdict, item.check) else text
 
 
 def in_number(remedy: str, subjects: Sequence[str]) -> str:
     """The remedy, which is written for one node, as it is said of these subjects."""
     nodes = {frozenset(node_of(end.strip()) for end in subject.split(LINK)) for subject in subjects}
-    return f"For each of them: {remedy}" if remedy and len(nodes) > 1 else remedy
+    return f"For each named node: {remedy}" if remedy and len(nodes) > 1 else remedy
 
 
 def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:
@@ -261,10 +259,10 @@ def independent(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group
 
 
 def followed(groups: Sequence[Group]) -> str:
-    """Such as "7 other findings follow from the silence of node-1"; "" for none."""
+    """Such as "7 other findings follow from what node-1 did not report"; "" for none."""
     if not groups:
         return ""
     several = len(groups) > 1
     nodes = ", ".join(one_line(name, 120) for name in dict.fromkeys(item.follows for item in groups))
     verb = "findings follow" if several else "finding follows"
-    return f"{len(groups)} other {verb} from the silence of {nodes}"
+    return f"{len(groups)} other {verb} from what {nodes} did not report"

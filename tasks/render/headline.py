@@ -74,7 +74,7 @@ def sensitivity_lines(verdict: Verdict) -> Iterator[str]:
         limit = "unknown" if entry.seen_from is None else percent(entry.seen_from)
         by_check.setdefault(entry.check, []).append(f"{entry.component} {limit}")
     for check, limits in by_check.items():
-        yield f"The smallest slowness that {check} could have named: {', '.join(limits)}."
+        yield f"{check} names a part that is slower than the others by at least: {', '.join(limits)}."
 
 
 def run_lines(report: Report, images: Images | None = None) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def explanation(verdict: Verdict) -> str:
         for finding in verdict.findings
         if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE and LINK not in finding.subject
     } - {CLUSTER}
-    if not failed:
+    if not failed or not verdict.coverage.nodes.required:
         return "At least one check failed."
     return f"{len(failed)} of {counted(verdict.coverage.nodes.required, 'node')} failed a check."
 

@@ -181,8 +181,7 @@ def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dic
         grid(report, verdict),
         bandwidth(report, context.facts),
     )
-    names = [line.name for line in node_grid.lines if not line.is_cluster][:MEASURED]
-    values = measured(report, names)
+    values = measured(report, [line.name for line in node_grid.lines if not line.is_cluster][:MEASURED])
     grid_rows = _grid_rows(node_grid, verdict, values)
     return {
         "grid": node_grid,

@@ -13,7 +13,7 @@ from checks.model import CLUSTER, Answer, Cause, Finding, Level, Observation, Ou
 from checks.model_details import Images
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import gathered, remedy_of
-from tasks.render.headline import headline
+from tasks.render.headline import headline, sentence
 from tasks.text.inert import clean, one_line
 
 
@@ -70,14 +70,16 @@ def _case(
 
 
 def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> None:
-    xml.SubElement(case, tag, type=finding.cause.value, message=one_line(finding.message)).text = clean(
-        _text(finding, verdict)
-    )
+    (item,) = gathered((finding,))
+    message = one_line(sentence(item), 900)
+    xml.SubElement(case, tag, type=finding.cause.value, message=message).text = clean(_text(finding, verdict))
 
 
 def _text(finding: Finding, verdict: Verdict) -> str:
-    head = f"{gathered((finding,))[0].heading}: {finding.subject}: {finding.message}"
-    return "\n".join(text for text in (head, remedy_of(finding, verdict), finding.evidence) if text)
+    (item,) = gathered((finding,))
+    head = f"{item.heading}: {sentence(item)}"
+    evidence = item.evidence[0][1] if item.evidence else ""
+    return "\n".join(text for text in (head, remedy_of(finding, verdict), evidence) if text)
 
 
 def _properties(report: Report | None, verdict: Verdict, line: str, context: VerdictContext) -> xml.Element:

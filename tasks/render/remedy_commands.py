@@ -73,7 +73,7 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
     ),
 }
 # Of commands that begin with ssh: Slurm lets what runs on a drained node go on.
-SSH = "Type the line with ssh once no job runs on the node (squeue -w NODE)."
+SSH = "Run the ssh command when no job runs on the node any more (squeue -w NODE)."
 _OBEYS = (
     "HyperPod obeys {what} only while NodeRecovery of the cluster is Automatic; otherwise use aws sagemaker "
     "batch-reboot-cluster-nodes or batch-replace-cluster-nodes. A replacement destroys the node's volumes."

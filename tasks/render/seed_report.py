@@ -72,7 +72,6 @@ def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
 def _node(view: _View, node: Node) -> dict[str, object]:
     declared = view.report.declared
     findings = [f for f in view.verdict.findings if node_of(f.subject) == node.name]
-    level = worst([finding.level for finding in findings])
     return {
         "timestamp": node.measured_at or view.report.measured_at,
         "node_info": {
@@ -85,7 +84,7 @@ def _node(view: _View, node: Node) -> dict[str, object]:
             "host_count": declared.nodes,
             "gpus_per_host": declared.gpus_per_node,
         },
-        "summary": _summary(view, findings, level, [node.name]),
+        "summary": _summary(view, findings, worst([finding.level for finding in findings]), [node.name]),
     }
 
 

@@ -19,7 +19,7 @@ from tasks.render.headline import (
 )
 from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out
 from tasks.text.inert import clean, one_line
-from tasks.text.tables import few
+from tasks.text.tables import counted, few
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,8 +119,7 @@ def _show_findings(
     for advice in advised(first, verdict, context):
         item = advice.item
         checks = one_line(", ".join(item.checks), 1200)
-        head = f"{item.heading}  {item.names}  {checks}"
-        console.print(Text(head, style=_COLOURS[finding_state(item)]))
+        console.print(Text(f"{item.heading}  {item.names}  {checks}", style=_COLOURS[finding_state(item)]))
         console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
         _show_detail(console, advice)
     for line in missing_lines(missing) if missing else ():
@@ -140,7 +139,7 @@ def _show_detail(console: Console, advice: Advised) -> None:
         console.print(Text(f"  $ {one_line(line, COMMAND)}"), soft_wrap=True)
     texts = [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
     more = len(lines) - EVIDENCE_LINES
-    texts += [Text(f"| ({more} more lines in the report)", style="dim")] if more > 0 else []
+    texts += [Text(f"| ({counted(more, 'more line')} in the report)", style="dim")] if more > 0 else []
     for text in texts:
         console.print(Padding(text, (0, 0, 0, 2)))
 
@@ -177,7 +176,7 @@ def missing_lines(groups: Sequence[Group]) -> list[str]:
     """A line per cause; then what follows from silent nodes, whose remedy is theirs; and where the complete list is."""
     own, caused = independent(groups)
     lines = [f"Evidence is also missing for {len(own)} other reasons:", *_brief(own)] if own else []
-    lines += [f"{followed(caused)}, and need no remedy of their own:", *_brief(caused)] if caused else []
+    lines += [f"{followed(caused)}; no other remedy is needed:", *_brief(caused)] if caused else []
     return [*lines, "  The complete list, with remedies and evidence: --html FILE, or --format json."]
 
 

@@ -41,6 +41,5 @@ def cases_of(files: Sequence[str], policy: Policy | None, cluster: str | None = 
 def require_free(path: Path, force: bool) -> None:
     """Raise InputError for a file that is there already, OutputError for one that could not be written."""
     if os.path.lexists(path) and not force:
-        message = "the file exists already. Choose another --out, or replace it with --force."
-        raise InputError(path, message)
+        raise InputError(path, "the file exists already. Choose another --out, or replace it with --force.")
     write_file(path, None)

@@ -24,6 +24,7 @@ from tasks.render.headline import explanation
 from tasks.reports import seed_report
 from tasks.reports.read import default_policy_of, read_input
 from tasks.text.inert import clean, one_line
+from tasks.text.tables import counted
 
 INPUT_BYTES = 64 << 20
 # The shipped policy that holds output of this kind where no type is declared.
@@ -209,6 +210,11 @@ def _meaning(verdict: Verdict, decoded: bool) -> str:
         return (
             "PASS: every value in this output meets the policy. Only the values in this output were judged."
         )
+    if verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL:
+        fault = (
+            "a part is worse than the rest" if decoded else "a value in this output does not meet the policy"
+        )
+        return f"FAIL: {fault}. Only the values in this output were judged."
     if verdict.answer is Answer.CANNOT_TELL:
         return "There is no verdict from this output: evidence is missing. This does not mean that any machine is broken."
     return explanation(verdict)
@@ -231,9 +237,9 @@ def _finding(item: Group, colour: bool, width: int, again: bool) -> list[str]:
     raw = _proof(item)
     lines += [f"  | {one_line(line)}" for line in raw[:LINES]]
     if len(raw) > LINES:
-        lines.append(f"  | ({len(raw) - LINES} more lines: see --format json)")
+        lines.append(f"  | ({counted(len(raw) - LINES, 'more line')}: see --format json)")
     if item.remedy and again:
-        lines.append("  Do: what is said above about the same lines")
+        lines.append("  Do: Follow the remedy above for the same lines.")
     elif item.remedy:
         lines += _folded(f"  Do: {one_line(item.remedy, 600)}", width, "      ")
     return lines

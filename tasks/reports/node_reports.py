@@ -103,6 +103,14 @@ def read_files(folder: Path, attempt: str) -> dict[str, bytes]:
     return files
 
 
+def keep_read(before: Path, now: Path) -> None:
+    """Keep the reports that were read before and could not be read now. Raises OSError."""
+    for path in before.glob("*/nodes/*.json"):
+        if not (report := now / path.relative_to(before)).exists():
+            report.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(report)
+
+
 def count_observations(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> ReportCounts:
     """Count observations for people; no decision depends on the counts."""
     declared = bundle.declared
@@ -233,6 +241,4 @@ def _read(path: Path) -> bytes | None:
     except OSError:
         return None
     with os.fdopen(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return None
-        return file.read(NODE_REPORT_BYTES + 1)
+        return file.read(NODE_REPORT_BYTES + 1) if stat.S_ISREG(os.fstat(number).st_mode) else None

@@ -65,10 +65,9 @@ def read(text: str, options: ReadOptions) -> Reading:
     unread = [*_about_nodes(report, nodes, options, outputs), *outputs.unread]
     more = [f"{len(unread) - MOST_UNREAD} more are not shown"] if len(unread) > MOST_UNREAD else []
     left_out = [line for reading in readings for line in reading.left_out]
-    title = f"a report of {TOOL}, {len(outputs.outputs)} raw outputs of {len(nodes)} nodes"
     return Reading(
         OutputKind.REPORT,
-        title,
+        f"a report of {TOOL}, {len(outputs.outputs)} raw outputs of {len(nodes)} nodes",
         checks,
         (*unread[:MOST_UNREAD], *more),
         left_out=tuple(dict.fromkeys([*left_out, NUMBERS])),

@@ -88,6 +88,5 @@ def _allowed(path: Path, name: str, table: AllowedGate) -> ListedGate:
     try:
         allowed.store()
     except (GateFileError, StoreError) as error:
-        message = str(error).rstrip(".")
-        raise GateFileError(str(path), f"gates.{name}.gate_file", message) from error
+        raise GateFileError(str(path), f"gates.{name}.gate_file", str(error).rstrip(".")) from error
     return allowed

@@ -74,8 +74,7 @@ def fleet_of(allowed: ListedGate) -> tuple[str, Fleet | str]:
     """The cluster of a gate, and its fleet as its store has it, or why there is none. The scheduler is not asked."""
     try:
         cluster = allowed.gate().cluster.name
-        source = open_named_store(str(allowed.file))
-        return cluster, read_fleet(source.store, time.time(), cluster=cluster)
+        return cluster, read_fleet(open_named_store(str(allowed.file)).store, time.time(), cluster=cluster)
     except (InputError, StoreError) as error:
         return allowed.name, f"The nodes cannot be read: {error}"
 

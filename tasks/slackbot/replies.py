@@ -95,10 +95,9 @@ def fleet(clusters: Sequence[tuple[str, Fleet | str]]) -> Reply:
 def refusal(past: PastVerdict) -> Reply:
     """The headline, what it means, findings with remedy and commands, and where the report is."""
     record, verdict, store = past.record, past.verdict, past.store
-    report = browsable(store.location(html_key(record.gate_id)))
     notes = [
         f"Gate {inline(record.gate_id)}, judged {escape(record.judged_at)}",
-        link("the whole report", report),
+        link("the whole report", browsable(store.location(html_key(record.gate_id)))),
     ]
     age = measured_before(seconds_of(record.judged_at), seconds_of(record.measured_at))
     line = headline(verdict, past.gate.name)
@@ -108,8 +107,7 @@ def refusal(past: PastVerdict) -> Reply:
     engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
     setup = RemedyContext(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
     items = items_of(verdict, VerdictContext(site=setup))
-    means = plain(" ".join(filter(None, (explanation(verdict), age))))
-    blocks = [marked(f"*{escape(line, 600)}*"), means]
+    blocks = [marked(f"*{escape(line, 600)}*"), plain(" ".join(filter(None, (explanation(verdict), age))))]
     for number, item in enumerate(items[:FINDINGS]):
         blocks += finding_blocks(item, "" if number else line)
     more = len(items) - FINDINGS

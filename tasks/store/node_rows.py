@@ -115,8 +115,7 @@ def rows_of(
     caused: dict[str, list[Finding]] = {}
     whole: list[Finding] = []
     for finding in findings:
-        ends = [node_of(end.strip()) for end in finding.subject.split(LINK)]
-        for end in dict.fromkeys(ends):
+        for end in dict.fromkeys([node_of(end.strip()) for end in finding.subject.split(LINK)]):
             (whole if end == CLUSTER else by_node.setdefault(end, [])).append(finding)
         for node in finding.named_nodes if not is_accepted_gap(finding) else ():
             by_node.setdefault(node, []).append(finding)

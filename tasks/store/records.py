@@ -84,12 +84,8 @@ def findings_line(findings: Sequence[Finding]) -> str:
         return finding_line(first, _alike(first, bad))
     checks = len({finding.check for finding in missing})
     label = ANSWER_WORDS[Answer.CANNOT_TELL]
-    return f"{label} {missing_count(checks, len(missing))}, first {first.check}: {finding_sentence(first)}"
-
-
-def missing_count(checks: int, results: int) -> str:
-    """Such as "10 checks (20 results)"."""
-    return f"{checks} check{'' if checks == 1 else 's'} ({results} results)"
+    count = f"{checks} check{'' if checks == 1 else 's'} ({len(missing)} results)"
+    return f"{label} {count}, first {first.check}: {finding_sentence(first)}"
 
 
 def load(data: bytes) -> Verdict:

@@ -29,9 +29,7 @@ def clean(text: str) -> str:
     print it are broken up by a space.
     """
     text = _COMMAND.sub(r"\g<0> ", text)
-    if _PLAIN.fullmatch(text):
-        return text
-    return "".join(_escaped(character) for character in text)
+    return text if _PLAIN.fullmatch(text) else "".join(_escaped(character) for character in text)
 
 
 def one_line(text: str, most: int = 300) -> str:

@@ -66,7 +66,7 @@ KNOWN = {
     "checks/probes/kernel/xid.py": 1,
     "checks/probes/network/names.py": 3,  # "ok", or why a name was not found
     "tasks/launchers/kubernetes/api.py": 1,  # the API server's own words
-    "tasks/launchers/kubernetes/job_states.py": 1,  # the reason of a pod's state, which is one of Kubernetes' codes
+    "tasks/launchers/kubernetes/job_states.py": 2,  # reasons (Kubernetes' codes); the kubelet's words
     "tasks/launchers/kubernetes/preflight.py": 1,
     "tasks/launchers/slurm/job_states.py": 3,  # the reason of a job's state, which is one of Slurm's codes
     "tasks/launchers/sagemaker/api.py": 3,  # AWS's own words for a remedy: which quota, which action, whose policy

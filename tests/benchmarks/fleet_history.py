@@ -34,8 +34,6 @@ from tasks.store.records import Record
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep, record_for
 
-ROOT = Path(__file__).resolve().parents[2]
-
 SEED, NUMBERS, CHECKS = 20261126, 37, 20
 # The newest gate is half an hour old; one before each hour.
 HOUR_S, NEWEST_S = 3600.0, 1800.0
@@ -93,7 +91,7 @@ def page(folder: Path) -> float:
     out = folder / "fleet.html"
     begun = used(resource.RUSAGE_CHILDREN)
     argv = (sys.executable, "-m", "flows.cli.main", "fleet", "list", str(folder), "--html", str(out))
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, check=False)
+    done = subprocess.run(argv, cwd=Path(__file__).resolve().parents[2], capture_output=True, check=False)
     assert done.returncode in (0, 1, 3), done.stderr.decode()
     return used(resource.RUSAGE_CHILDREN) - begun
 

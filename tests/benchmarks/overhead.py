@@ -29,7 +29,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 RUNS = 5
-LOOK_S = 0.2
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # A process is of the first kind of which a word is in its command.
 KINDS = {
@@ -74,7 +73,7 @@ def _gate(folder: Path) -> dict[str, float]:
         gate = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
         while gate.poll() is None:
             seen.update(_look())
-            time.sleep(LOOK_S)
+            time.sleep(0.2)
         if gate.returncode:
             raise SystemExit((folder / "log").read_text())
     wall_s = time.perf_counter() - begin

@@ -39,7 +39,6 @@ from tests.benchmarks.localising.score import Blame, blame_of  # noqa: E402
 from tests.benchmarks.localising.world import World  # noqa: E402
 
 SEED = 20_261_123
-RUNS = 20
 SHIPPED = Tolerance(ratio=0.7)  # slow_ratio of deployments/policies/nvidia.toml
 Z = 1.96
 CALIBRATION = Calibration()
@@ -170,7 +169,7 @@ def refused(tests: Tests, decoded: Decoded) -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Refusals, blame and recall in simulated worlds: Markdown.")
-    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--nodes", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--rails", type=int, default=1)
     parser.add_argument("--known", action="store_true", help="the decoder is told the leaves")

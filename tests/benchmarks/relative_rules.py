@@ -34,8 +34,6 @@ from checks.policy import FALSE_NAMES, CheckPolicy, OnWarn, Over, Policy, Rule
 
 BAD = 15
 FIXED = 0.05
-NOISES = (0.01, 0.02, 0.03)
-FAULTS = (0.05, 0.10, 0.20)
 # Check -> its number of metrics. Of each node one value per metric, or one per GPU.
 VALUES: Mapping[str, int] = {"gemm": 6, "memory": 6, "transfer": 5, "health": 10, "host": 4, "collective": 6}
 GPUS: Mapping[str, int] = {"memory": 2, "gemm": 2, "step": 2}
@@ -226,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--bad", type=int, default=BAD)
     parser.add_argument("--worlds", default=",".join(world.name for world in WORLDS))
     parser.add_argument("--noises", default=",".join(DRAWS))
-    parser.add_argument("--spreads", default=",".join(f"{noise:g}" for noise in NOISES))
+    parser.add_argument("--spreads", default=",".join(f"{noise:g}" for noise in (0.01, 0.02, 0.03)))
     parser.add_argument("--faults", default="")
     asked = parser.parse_args(argv)
     seeds = range(asked.seed * 1000, asked.seed * 1000 + asked.fleets)
@@ -239,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for world in (world for world in WORLDS if world.name in asked.worlds.split(",")):
         for kind in asked.noises.split(","):
             for noise in map(float, asked.spreads.split(",")):
-                usual = (0.0, *FAULTS) if kind == "normal" else (0.0, 0.10)
+                usual = (0.0, 0.05, 0.10, 0.20) if kind == "normal" else (0.0, 0.10)
                 for fault in map(float, asked.faults.split(",")) if asked.faults else usual:
                     row = measure(world, asked.nodes, noise, fault, DRAWS[kind], seeds, asked.bad)
                     print(

@@ -11,7 +11,6 @@ from tests.browser.pictures import PAGES, PREFECT, ROOT
 from tests.browser.slack_page import slack_page
 
 GOLDEN = sorted((ROOT / "tests/golden/slack").glob("*.json"))
-BYTES = 150_000
 
 
 def test_every_picture_of_the_documents_is_one_that_the_command_makes() -> None:
@@ -22,7 +21,7 @@ def test_every_picture_of_the_documents_is_one_that_the_command_makes() -> None:
 
     assert set(pictures) <= {*PAGES, *PREFECT}
     assert set(pictures) == shown
-    assert {} == {name: size for name, size in pictures.items() if size > BYTES}
+    assert {} == {name: size for name, size in pictures.items() if size > 150_000}
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

@@ -33,7 +33,6 @@ HEALTHY, FAULTY, UNMEASURABLE = Sort
 FOUR = "p4d.24xlarge"
 recording = recordings_of("efa")
 DEVICES4 = ("rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27")
-ALONE = DEVICES4[:1]
 QUICK = {"settle_s": 0.0, "each_s": 5.0, "wait_s": 3.0, "devices": 2.0}
 
 
@@ -171,7 +170,7 @@ PLUGIN = [
 
 def looped(
     modes: Mapping[str, str] | None = None,
-    names: Sequence[str] = ALONE,
+    names: Sequence[str] = DEVICES4[:1],
     counted: Mapping[str, int] | None = None,
     missing: str = "",
     each_s: float = 5.0,

@@ -46,7 +46,6 @@ MANAGEMENT = Adapter(
     "mlx5_8", rate="25 Gb/sec (1X EDR)", link_layer="Ethernet", board="MT_0000000547", firmware="26.36.1010"
 )
 UNUSED = replace(MANAGEMENT, state=DOWN.state, phys_state=DOWN.phys_state)
-RDMA = Adapter("rdmap0s6", vendor="0x1d0f")
 PORTS = [
     _port(HEALTHY, "eight ports", seen(adapters())),
     _port(HEALTHY, "two nodes", seen(adapters(), adapters())),
@@ -72,7 +71,7 @@ PORTS = [
     _port(FAULTY, "faster than declared", seen([replace(one, rate="800 Gb/sec (4X XDR)") for one in adapters()]), level=WARN,
         cause=CONFIGURATION, names="mlx5_0:1: rate is 800 Gbit/s"),
     _port(UNMEASURABLE, "no device at all", seen([])),
-    _port(UNMEASURABLE, "EFA alone", seen([RDMA])),
+    _port(UNMEASURABLE, "EFA alone", seen([Adapter("rdmap0s6", vendor="0x1d0f")])),
     _port(UNMEASURABLE, "a state that cannot be read", seen(with_first(Adapter("mlx5_0", state="")))),
     _port(UNMEASURABLE, "a physical state that cannot be read", seen(with_first(Adapter("mlx5_0", phys_state="")))),
     _port(UNMEASURABLE, "a rate that cannot be read", seen(with_first(Adapter("mlx5_0", rate="")))),

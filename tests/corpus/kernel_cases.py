@@ -23,7 +23,6 @@ from checks.probes.kernel.xid import xid
 from tests.corpus.case import Case, Observe, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
 
-CHECKS = (xid, sxid, hardware)
 WELL = (
     "nvme nvme0: 8/0/0 default/read/poll queues",
     "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.133.20",
@@ -155,7 +154,7 @@ ACT = (46, 48, 54, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 1
 WARN = Level.WARN
 CONFIGURATION = Cause.CONFIGURATION
 CASES = [
-    *(case for check in CHECKS for case in (*_healthy(check), *_unmeasurable(check))),
+    *(case for check in (xid, sxid, hardware) for case in (*_healthy(check), *_unmeasurable(check))),
     Case(xid.name, Sort.HEALTHY, "a row was remapped", told(xid, xid_line(63, ", Row Remapper: new row marked"))),
     *(faulty(xid, f"Xid {code}", xid_line(code), names="GPU at 0000:ca:00.0") for code in ACT),
     faulty(xid, "an Xid without a tail", xid_line(79, ""), names="0000:ca:00.0"),

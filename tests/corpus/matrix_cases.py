@@ -9,14 +9,13 @@ from checks.explain.reading import OutputKind
 from checks.model import Level
 from tests.corpus.case import Recording
 
-BLANK = {r"^\s*$": "it is empty"}
 P2P = {
     r"^\[P2P ": "the tool's own name",
     r"^Device: ": "a GPU that is there has a row in each matrix",
     r"CAN Access Peer": "how a pair may reach each other is seen in what it reached",
     r"^\*\*\*NOTE|^NOTE": "a remark",
     r"^P2P Connectivity Matrix|^D\\D     0     1 |^\d\t     1": "as above, as a table of ones",
-    **BLANK,
+    r"^\s*$": "it is empty",
 }
 
 

@@ -182,7 +182,7 @@ def test_every_recording_is_mutated() -> None:
     there = {str(path.relative_to(RECORDINGS_FOLDER)) for path in files}
     broken = explained | {one.path for one in REPLAYED} | ALONE
 
-    # What Prelaunch itself wrote is no tool's output: tests/checks/judge/culprits/test_packet_loss.py reads the first folder,
+    # What Prelaunch itself wrote is no tool's output: tests/checks/judge/culprits/test_findings.py reads the first folder,
     # tests/worlds/test_worlds.py the second.
     # What Slurm shows of nodes is no evidence of a check: tests/tasks/machines/test_slurm_nodes.py reads it.
     # Reports of gates in which a node was killed: tests/tasks/render/test_missing_text.py.

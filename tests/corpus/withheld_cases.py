@@ -24,10 +24,9 @@ HEALTHY, FAULTY, BLIND = Sort
 WARN, APPLICATION = Level.WARN, Cause.APPLICATION
 XIDS, ENDS, DCGM = xid_events.xid_events, start_and_end.start_and_end, dcgm_xids.xid_events
 COUNTERS, RUNTIME = error_counters.error_counters, runtime.runtime
-Records = Sequence[Mapping[str, object]]
 
 
-def recorded(check: Check, made: Context, looks: int) -> Records | None:
+def recorded(check: Check, made: Context, looks: int) -> Sequence[Mapping[str, object]] | None:
     """What the check's own watch records within so many looks; None where it fails, as its process would."""
     assert check.watch is not None
     kept, watching = [], check.watch(made)

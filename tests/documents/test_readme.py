@@ -33,9 +33,7 @@ COMMANDS = list(dict.fromkeys(line for block in BLOCKS for line in block.splitli
 MAKE = ("make gate", "make test")
 # The README shows the beginning of this page: what a refused gate prints.
 REFUSED = ROOT / "tests" / "golden" / "render_no_go.80.txt"
-SHOWN_LINES = 18
 MARK = "writes this block -->\n```\n"
-MOST_LINES = 150
 SMALLER = {"ranks_per_node = 2": "ranks_per_node = 1", '"--steps", "20"': '"--steps", "1"'}
 
 
@@ -107,7 +105,7 @@ def test_the_readme_holds_the_two_commands() -> None:
 
 def test_the_readme_is_short() -> None:
     """A newcomer reads all of it; the reference is in docs/."""
-    assert len(README.read_text().splitlines()) <= MOST_LINES
+    assert len(README.read_text().splitlines()) <= 150
 
 
 def test_the_readme_shows_what_a_refused_gate_prints() -> None:
@@ -115,7 +113,7 @@ def test_the_readme_shows_what_a_refused_gate_prints() -> None:
     text = README.read_text()
     head, mark, rest = text.partition(MARK)
     shown, _, tail = rest.partition("```\n")
-    printed = "".join(f"{line}\n" for line in REFUSED.read_text().strip().splitlines()[:SHOWN_LINES])
+    printed = "".join(f"{line}\n" for line in REFUSED.read_text().strip().splitlines()[:18])
     if os.environ.get("UPDATE_GOLDEN"):
         README.write_text(f"{head}{mark}{printed}```\n{tail}")
         shown = printed

@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-MOST_DESCRIPTORS = 3
-
 # What a child does: its exit code. It gets what was asked, and the descriptors that came with it.
 Work = Callable[[Mapping[str, Any], Sequence[int]], int]
 
@@ -25,7 +23,7 @@ def fork_each(asked: socket.socket, work: Work) -> int:
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        data, descriptors, _, _ = socket.recv_fds(asked, 1 << 20, MOST_DESCRIPTORS)
+        data, descriptors, _, _ = socket.recv_fds(asked, 1 << 20, 3)
         if not data:
             return 0
         child = os.fork()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-VERSION = "2.30.3+stand-in"
 OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 
 
@@ -67,7 +66,7 @@ class FakeJob:
                  "missing_ranks_count": 0, "ranks": [], "missing_ranks": []}
             )  # fmt: skip
         document = {
-            "nccl_version": VERSION,
+            "nccl_version": "2.30.3+stand-in",
             "cuda_runtime_version": 13000,
             "cuda_driver_version": 13000,
             "timestamp": "2026-11-20 10:00:00",

@@ -13,8 +13,6 @@ from typing import Any
 from unittest import mock
 
 RANKS = 2
-LATENCY_S = 2e-7
-OPTIONS = {"min_bytes": 16384.0, "max_bytes": 65536.0, "budget_s": 2.0}
 # The function of torch.distributed that each collective calls.
 CHECKS = {
     "nccl.all_reduce": "all_reduce",
@@ -68,7 +66,7 @@ def _context(check: Any, rank: int, nodes: int, sabotage: str) -> Any:
         roster=Roster((), 1, ""),
         scratch=Path("/nonexistent"),
         timeout_s=check.timeout_s,
-        options=OPTIONS,
+        options={"min_bytes": 16384.0, "max_bytes": 65536.0, "budget_s": 2.0},
         rank_place=RankPlace(rank, rank, world, "cpu"),
         instance=builtin().instances["p5.48xlarge"],
     )
@@ -83,7 +81,7 @@ def _clock(gbps: float) -> Iterator[None]:
 
     def simulated(kind: Any, own: Any, result: Any, world: Any) -> float:
         real(kind, own, result, world)
-        return float(LATENCY_S + 4 * max(own.numel(), result.numel()) / gbps / 1e9)
+        return float(2e-7 + 4 * max(own.numel(), result.numel()) / gbps / 1e9)
 
     with mock.patch.object(sweep, "_time_once", simulated):
         yield

@@ -25,7 +25,6 @@ from tests.fakes.serving import QuietHandler, serving
 
 EVENT_BYTES = 512 << 10
 SEVERITIES = ("critical", "error", "warning", "info")
-ACTIONS = ("trigger", "acknowledge", "resolve")
 KEY_CHARACTERS = 32
 
 
@@ -130,7 +129,7 @@ def _wrong(event: Any) -> list[str]:
     said = []
     if not event.get("routing_key") or len(str(event["routing_key"])) != KEY_CHARACTERS:
         said.append("'routing_key' is missing or invalid")
-    if event.get("event_action") not in ACTIONS:
+    if event.get("event_action") not in ("trigger", "acknowledge", "resolve"):
         said.append("'event_action' is invalid (must be one of: trigger, acknowledge, resolve)")
     if len(str(event.get("dedup_key", ""))) > 255:
         said.append("'dedup_key' is too long (maximum is 255 characters)")

@@ -78,7 +78,6 @@ class c_nvmlGpuFabricInfo_v3_t(ctypes.Structure):
 
 
 SRAM = [f"{when}{kind}" for when in ("aggregate", "volatile") for kind in ("UncParity", "UncSecDed", "Cor")]
-OVER = "bThresholdExceeded"
 SRAM += [f"aggregateUncBucket{place}" for place in ("L2", "Sm", "Pcie", "Mcu", "Other")]
 
 
@@ -86,7 +85,7 @@ class c_nvmlEccSramErrorStatus_v1_t(ctypes.Structure):
     _fields_ = (
         ("version", ctypes.c_uint),
         *((name, ctypes.c_ulonglong) for name in SRAM),
-        (OVER, ctypes.c_uint),
+        ("bThresholdExceeded", ctypes.c_uint),
     )
 
     def __init__(self) -> None:

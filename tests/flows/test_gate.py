@@ -187,3 +187,14 @@ def test_a_failed_training_is_neither_go_nor_no_go(tmp_path: Path, engine: Engin
     assert (state.name, outcome.decision, outcome.code) == ("TrainingFailed", Decision.LAUNCHED, 4)
     assert "the last words of node-1" in outcome.reason
     assert not (tmp_path / "store" / "passes" / "test.json").exists()
+
+
+def test_local_job_that_passes_checks_and_trains_in_one_start(tmp_path: Path) -> None:
+    """GO: the command ran on every node of the job that was checked, and nowhere else."""
+    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"))
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert outcome.placement is not None
+    assert ("all 2 nodes checked themselves and trained, in one start of one job",) == outcome.placement.proof
+    assert 1 == len(list(tmp_path.glob("store/clusters/*/jobs/*")))
+    assert 2 == logs(tmp_path, "train").count("trained")

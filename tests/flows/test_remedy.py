@@ -120,7 +120,7 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
     kept = records(path)
 
     assert ["fence", "recheck", "return"] == [line.split()[1] for line in said.out.splitlines()[:-1]]
-    assert "Repaired: node-1: proven" == said.out.splitlines()[-1]
+    assert "Repaired: node-1: it passed its re-test and was returned" == said.out.splitlines()[-1]
     assert "node-1: recheck" in said.err
     assert ["fence node-1", "open node-1 node-0", "free node-1"] == machines.calls
     assert ["fence", "recheck", "return"] == [act.rung.value for act in kept.acts()]
@@ -334,7 +334,7 @@ def test_a_person_closes_the_breaker_in_the_terminal(
     state = remedy(path)
 
     assert "NotRepaired" == state.name
-    assert "before_breaker" in state.message
+    assert "older than the moment at which the breaker was closed" in state.message
     assert [] == machines.calls
 
 

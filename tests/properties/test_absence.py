@@ -1,19 +1,26 @@
-"""For any report: whatever planned is taken away or made invalid, the verdict says so, and gets no better."""
+"""For any report: whatever planned is taken away or made invalid, the verdict says so, and gets no better.
+
+And the order of what is in a report does not count.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from checks.documents.report import load
 from checks.facts import withheld_kernel_log
+from checks.facts.builtin import builtin
 from checks.judge.completeness import FAMILIES, GPUS
-from checks.model import Answer, KernelLog, Level
+from checks.judge.verdict import decide
+from checks.model import Answer, KernelLog, Level, Report
 from tests.properties.shipped import CONFINED, Case, faulty, missed, says_so
-from tests.properties.spoils import ROW_SPOILS, Document, lose_value, skipped, without_subjects
+from tests.properties.spoils import ROW_SPOILS, Document, lose_value, mixed, skipped, without_subjects
 
 FAST = settings(max_examples=10)
 
@@ -132,3 +139,20 @@ def test_a_declaration_that_was_edited_is_never_the_better_one(case: Case, log: 
     after["declared"]["kernel_log"] = log.value
     assume(after != case.before)
     missed(case.judged, case.before, after)
+
+
+@settings(max_examples=6)
+@given(faulty(), st.randoms(use_true_random=False))
+def test_order_changes_nothing(case: Case, chance: Any) -> None:
+    """Nodes, checks, columns and the rows of a check in any order give the same verdict, but for the file's digest."""
+    shuffled = _copied(case.before)
+    mixed(shuffled, chance)
+    one, other = case.judged(case.before), case.judged(shuffled)
+
+    assert replace(one, digests=other.digests) == other
+    # A report that was never written is judged as the one that was.
+    report = load(json.dumps(shuffled).encode())
+    rows = tuple(chance.sample(list(report.observations), len(report.observations)))
+    loose: Report = replace(report, observations=rows)
+    again = decide(loose, case.policy, builtin(), case.baseline)
+    assert replace(again, digests=other.digests) == other

@@ -32,8 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NETWORKS = "plh"  # with what the names of their networks begin
 BUSY_S = 5.0  # this machine plays up to four hosts, the gate and a server on two CPUs, for several histories at a time
 END_S = 45.0  # after the verdict: jobs are ended, the lease is given back
-SETTLE_S = 5.0
-SABOTAGE = "prelaunch_sabotage:hangs"
 MARK = "TEST_HISTORY_OF_FAULTS"  # the launcher hands no PRELAUNCH_ variable of its own to the nodes
 MUTE = "import socket, time; s = socket.socket(2, 2); s.bind(('0.0.0.0', 53)); print('ready', flush=True); time.sleep(600)"
 
@@ -133,7 +131,7 @@ class Stage:
             helper.wait()
             if helper.stdout is not None:
                 helper.stdout.close()
-        until = time.monotonic() + SETTLE_S
+        until = time.monotonic() + 5.0
         while (left := self._processes()) and time.monotonic() < until:
             time.sleep(0.1)
         self.played.left += [f"process {pid}: {proc.command(pid)}" for pid in left]
@@ -149,7 +147,7 @@ class Stage:
             policy["checks"]["sabotage.hangs"] = {"rules": [rule]}
         (self.folder / "policy.json").write_text(json.dumps(policy))
         python = few_checks.interpreter(self.folder / "python")
-        hangs = [SABOTAGE] if stubborn else []
+        hangs = ["prelaunch_sabotage:hangs"] if stubborn else []
         path = self.folder / "gate.toml"
         path.write_text(
             f"""

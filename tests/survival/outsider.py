@@ -25,9 +25,7 @@ from pathlib import Path
 from checks.exchange.authentication import GREETING_BYTES, NONCE_BYTES, ExchangeSession, Op, nonce_of
 from checks.process.whole_file import write_whole
 
-IDLE = 500
 PAUSE_S = 0.1
-CAPTURE = "capture"
 ETH_P_ALL, ETHERTYPE_IP = 3, b"\x08\x00"  # linux/if_ether.h
 
 
@@ -50,7 +48,7 @@ class Outsider:
             with suppress(OSError):
                 links.append(self._connected())
                 self.done["idle"] += 1
-            if len(links) >= IDLE:
+            if len(links) >= 500:
                 links.pop(0).close()
                 time.sleep(PAUSE_S)
 
@@ -176,4 +174,4 @@ def main(roster: str, gate: str, captured: str, said: str, key: str = "") -> Non
 
 
 if __name__ == "__main__":
-    capture(sys.argv[2], Path(sys.argv[3])) if sys.argv[1] == CAPTURE else main(*sys.argv[1:])
+    capture(sys.argv[2], Path(sys.argv[3])) if sys.argv[1] == "capture" else main(*sys.argv[1:])

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse: no mount can be made to hang"),
     pytest.mark.needs("unshare", "nsenter", "ip", "tc", "mount"),
 ]
-BESIDE = 3
 MANY = range(1000, 1200)
 
 
@@ -37,7 +36,7 @@ def no_namespace_is_left() -> Iterator[None]:
 
 def played(seeds: Iterable[int]) -> list[Played]:
     """Each with its seed and what came of it in the output."""
-    with ThreadPoolExecutor(BESIDE) as pool:
+    with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda seed: play(history(seed), of_prefect()), seeds))
     for one in found:
         print(one, *one.faults(), sep="\n    ")

@@ -12,7 +12,6 @@ from tests.survival.world import RUN, World, run
 
 pytestmark = pytest.mark.usefixtures("least_checks")
 STAYS_AWAY = "import os, sys; os.environ['PRELAUNCH_NODE'] == 'node-1' and sys.exit(9); os.execv(sys.argv[1], sys.argv[1:])"
-ABSENT = ("{python}", "-c", STAYS_AWAY, *RUN)
 
 
 def on(name: str) -> dict[str, object]:
@@ -48,7 +47,7 @@ def test_the_first_host_can_be_the_one_cut_off(tmp_path: Path) -> None:
 
 def test_a_node_that_never_starts_is_named_and_no_rank_waits_for_it(tmp_path: Path) -> None:
     """No collective waits for it; nobody calls it broken."""
-    ended = run(World(2, 1, network_s=2, few=True), tmp_path, command=ABSENT)
+    ended = run(World(2, 1, network_s=2, few=True), tmp_path, command=("{python}", "-c", STAYS_AWAY, *RUN))
     first = ended.verdict.findings[0]
 
     assert (3, "node-1", ()) == (ended.exit_code, first.subject, ended.verdict.condemned)

@@ -24,7 +24,6 @@ from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = read_policy(ROOT / "deployments" / "policies" / "local.toml")
-EXIT_CODES = {Answer.GO: 0, Answer.NO_GO: 1, Answer.ASK: 1, Answer.CANNOT_TELL: 3}
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Ended:
     @property
     def exit_code(self) -> int:
         """What `prelaunch gate` would exit with."""
-        return EXIT_CODES[self.verdict.answer]
+        return {Answer.GO: 0, Answer.NO_GO: 1, Answer.ASK: 1, Answer.CANNOT_TELL: 3}[self.verdict.answer]
 
     @property
     def busy(self) -> bool:

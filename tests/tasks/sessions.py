@@ -147,3 +147,8 @@ def answer(
     """What Ada says."""
     said = {"reason": "it is the clock", **more}
     return ApprovalAnswer(1, "g-1", "k", action, "ada", via, True, at=NOW, **said)
+
+
+def cancelled(one: Session) -> bool:
+    """Whether the engine was asked to end the training's job."""
+    return ("cancel", TRAIN_JOB) in one.context.launcher.calls  # type: ignore[attr-defined]

@@ -13,16 +13,17 @@ import pytest
 from checks.documents.report import dump
 from checks.model import Answer
 from tasks import in_job
-from tasks.finish import with_possible_training
+from tasks.finish import failed_outcome, with_possible_training
 from tasks.gate.jobs import JobEnd
 from tasks.gate.outcome import NOT_STARTED, Decision, Ending, GateOutcome, Training, without_training
 from tasks.gate.session import Session
-from tasks.in_job import JobStarts, follow_start, wait_for_restart
+from tasks.in_job import JobStarts, follow_start, note_training, wait_for_restart
 from tasks.launch import LaunchResult
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Placement
+from tasks.store.base import StoreError
 from tasks.store.layout import attempt_report_key
 from tests.sample_reports import healthy
-from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
+from tests.tasks.sessions import TRAIN_JOB, FakeEngine, cancelled, judged, session
 
 BOTH = ("s1/started/node-0", "s1/started/node-1")
 REFUSED = ("s1/failure/node-0", "s1/failure/node-1")
@@ -64,11 +65,6 @@ def gate(folder: Path, status: JobStatus, patch: pytest.MonkeyPatch, **more: Any
     return one
 
 
-def ended(one: Session) -> bool:
-    """Whether the job was ended."""
-    return ("cancel", TRAIN_JOB) in one.context.launcher.calls  # type: ignore[attr-defined]
-
-
 FILES = [
     (BOTH, False, False),  # it trained
     (BOTH[:1], False, True),  # one node left its gate, the other did not: nothing trained
@@ -91,7 +87,7 @@ def test_an_interrupted_training_is_no_refusal(
 
     result = asyncio.run(follow_start(one, found, starts, "finished"))
 
-    assert (result is not None, ended(one), starts.no_gos) == (counts, counts, int(counts))
+    assert (result is not None, cancelled(one), starts.no_gos) == (counts, counts, int(counts))
     assert one.trained is (files == BOTH and not denied)
 
 
@@ -166,3 +162,15 @@ def test_outcome_denies_a_training_only_when_its_absence_is_known(
     assert ended.training == Training(TRAIN_JOB, state, "in the engine's words")
     assert shown.context.training.startswith(said)
     assert f"The engine says of job {TRAIN_JOB}: {state.value}: in the engine" in shown.context.training
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_an_adopted_job_is_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopted: bool) -> None:
+    """It may have trained for days, while the store and what its nodes wrote are silent for a moment."""
+    monkeypatch.setattr("tasks.gate.session.notify_unreleased", lambda context, gate_id, lines: None)
+    with session(tmp_path, Engine(denied=True), adopted=adopted) as one:
+        one.remember(TRAIN_JOB)
+        asyncio.run(note_training(one))  # what the gate does then
+        outcome = failed_outcome(one, StoreError("no answer"), None)
+
+    assert (not adopted, adopted) == (cancelled(one), "is not ended" in outcome.reason)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checks.documents.report import digest, dump, dump_plain
+from checks.documents.report import digest, dump, dump_plain, load
 from checks.judge.verdict import decide
 from checks.model import Answer, Report
 from tasks.gate.question import ApprovalAnswer
@@ -23,8 +23,11 @@ from tasks.remedy import cases_of_gate, last_refused
 from tasks.render.findings import verdict_json
 from tasks.reports.fleet.fleet import NodeState
 from tasks.reports.fleet.reading import read_fleet
+from tasks.store import records
+from tasks.store.base import Store, StoreUnreachable
 from tasks.store.history import listed, newest_records, rebuild
 from tasks.store.layout import html_key, report_key, verdict_key
+from tasks.store.records import Record
 from tests.sample_reports import FACTS, POLICY, healthy, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, session
 
@@ -93,6 +96,29 @@ def test_a_verdict_is_replaced_where_it_condemned_nobody_or_is_on_the_same_repor
     assert [GATE] == [record.gate_id for record in listed(store).records]
     assert dump(report) == store.get(report_key(GATE))
     assert dump_plain(verdict_json(verdict)) == store.get(verdict_key(GATE))
+
+
+def test_a_first_refusal_keeps_its_report_where_the_second_one_has_no_record(
+    publishing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate's process died: the first was kept as a gate of its own, which the report of the second must not replace."""
+    keep = records.keep
+
+    def killed(store: Store, record: Record) -> None:
+        if record.gate_id == GATE:
+            raise StoreUnreachable("killed")
+        keep(store, record)
+
+    publish(publishing, BAD)
+    with monkeypatch.context() as patch, pytest.raises(StoreUnreachable):
+        patch.setattr(records, "keep", killed)
+        later = replace(healthy(3), measured_at="2026-11-23T09:00:00+00:00")
+        publish(publishing, wrong_sums(later, "node-2/rank-4"))
+    publish(publishing, WELL)
+    store = publishing.context.store
+    first = next(record for record in listed(store).records if record.gate_id != GATE)
+
+    assert (("node-1",), 2) == (first.condemned, len(load(store.get(first.report)).nodes))
 
 
 def test_what_a_re_test_says_of_a_node_counts_for_the_cluster_that_condemned_it(publishing: Any) -> None:

@@ -1,8 +1,12 @@
-"""Which refused gates are started again once their nodes were proven."""
+"""Which refused gates are started again once their nodes were proven.
+
+And the lock of a cluster's remediation.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,10 +14,13 @@ from typing import Any, cast
 import pytest
 
 from tasks import remedy
+from tasks.gate_file.model import NAME_FORM
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
 from tasks.remediation.model import Reason
-from tasks.remedy import RemedyRun, start_again
+from tasks.remedy import RemedyRun, lock_name, start_again
+from tasks.store.base import KEY
+from tasks.store.layout import lease_key
 
 
 @pytest.mark.parametrize(
@@ -64,3 +71,11 @@ def test_only_the_newest_gate_of_a_gate_file_is_started_again(
 
     asyncio.run(start_again(cast(RemedyRun, work), run, {"n1": Reason.PROVEN}))
     assert reasons == [f"again, after the repair for {gate_id}" for gate_id in started]
+
+
+def test_the_lock_of_a_remediation_is_that_of_no_other_cluster() -> None:
+    """No gate of a cluster has it, whatever its name, and no remediation of another cluster."""
+    names = [lock_name(cluster) for cluster in ("p5", "a" * 62 + "b", "a" * 62 + "c")]
+    assert 3 == len(set(names))
+    assert not any(re.fullmatch(NAME_FORM, name) for name in names)
+    assert all(KEY.fullmatch(lease_key(name)) for name in names)

@@ -23,7 +23,6 @@ from tests.worlds.cluster import Cluster, Rows, cluster
 from tests.worlds.faults import Fault, faults_of
 from tests.worlds.tools import known
 
-UPDATE = "UPDATE_GOLDEN"
 GATES = {gate.name: gate for gate in flow.shipped()}
 # Machines of several GPUs or 32 ranks take up to a minute and more for all of theirs: they are in make test-long. So are the
 # hosts of SageMaker without a GPU, on which the same faults are planted as on those of a local gate.
@@ -90,7 +89,7 @@ def _kept(name: str, fault: str) -> Path:
 def _keep(made: Cluster, fault: str, rows: Rows) -> None:
     """Write the report of a world where golden files are written again."""
     name = made.gate.name
-    if UPDATE in os.environ and name in KEPT and fault in ("", *KEPT[name]):
+    if "UPDATE_GOLDEN" in os.environ and name in KEPT and fault in ("", *KEPT[name]):
         report = made.report(rows)
         # A world's ranks begin at no known time of a run.
         begun = tuple(replace(row, started_s=0.0) for row in report.observations)

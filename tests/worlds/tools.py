@@ -20,7 +20,6 @@ from tests.fakes.tools import Reply
 from tests.programs import executable, python_line
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
-ENGINE_PORT = 5555
 DCGM = "4.2.3"
 NO_ENGINE = "Error: unable to establish a connection to the specified host: localhost\n"
 _DCGMI = """{first_line}
@@ -121,7 +120,7 @@ def _dcgm(tools: Path, instance: Instance, model: str, driver: str, faults: Mapp
         ),
     ]
     answers = fakes.install(tools / "behind", "dcgmi", replies)
-    values = {"first_line": python_line("-S"), "port": ENGINE_PORT}
+    values = {"first_line": python_line("-S"), "port": 5555}
     script = _DCGMI.format(**values, no_engine=NO_ENGINE, answers=str(answers), gpus=count)
     executable(tools / "dcgmi", script)
     executable(tools / "nv-hostengine", _ENGINE.format(**values))

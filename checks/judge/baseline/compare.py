@@ -239,8 +239,7 @@ def _versions(
 ) -> Iterator[Finding]:
     """A WARN where a number was learned with another version. It is compared all the same."""
     groups = {group_of(report, policy.checks.get(planned.check)) for planned in report.plan}
-    now = versions_of(report.nodes, records)
-    for name, versions in now.items():
+    for name, versions in versions_of(report.nodes, records).items():
         then = {
             item
             for learned in baseline.groups

@@ -141,8 +141,7 @@ def _take(
         for check, mine in measurements.items()
         if check not in bad_checks
     }
-    nodes = [node for node in report.nodes if node.name not in bad_nodes]
-    software = versions_of(nodes, tables)
+    software = versions_of([node for node in report.nodes if node.name not in bad_nodes], tables)
     for check, mine in tables.items():
         line = case.policy.checks.get(check)
         group = group_of(report, line)

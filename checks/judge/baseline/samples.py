@@ -142,9 +142,7 @@ class OwnerRuns:
             begin = 0
             for subject, same in groupby(subjects):  # one value per peer is a long run of one subject
                 owner, end = self._owner(subject), begin + len(list(same))
-                first = begin
-                if runs and runs[-1][0] == owner:
-                    first = runs.pop()[1]
+                first = runs.pop()[1] if runs and runs[-1][0] == owner else begin
                 runs.append((owner, first, end))
                 begin = end
             self._found[id(subjects)] = subjects, runs

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from checks.facts.failures import Failures, Fault, ValueSpan
 from checks.facts.prices import Price, Purchase, builtin_prices, price_of
 from checks.facts.provenance import NumberKind, Provenance
-from checks.judge.cost.failure_model import any_of, fault_of, lost_per_failure, lost_to_straggler
+from checks.judge.cost.failure_model import fault_of, lost_per_failure, lost_to_straggler
 from checks.model import CLUSTER, LINK, Cause, Declared, Finding, Level, Verdict, node_of
 
 NOTHING = ValueSpan(0.0, 0.0)
@@ -82,8 +82,7 @@ class Model:
             return lost_to_straggler(self.units, self.horizon, share)
         if fault is Fault.CORRUPTION:  # it is noticed at the next checkpoint, or when the job is over
             return self.capped(ValueSpan(self.failure(Fault.CRASH).low, self.whole).times(chance))
-        assumed = Fault.CRASH if fault is Fault.UNKNOWN else fault
-        return self.failure(assumed).times(self.incidents(chance))
+        return self.failure(Fault.CRASH if fault is Fault.UNKNOWN else fault).times(self.incidents(chance))
 
     def incidents(self, chance: ValueSpan) -> ValueSpan:
         """How often the fault occurs: at least once if it is there, and as often as a bad node's incidents return."""
@@ -96,7 +95,8 @@ class Model:
         if finding.cause is Cause.EVIDENCE:
             share = self.failures.share(finding.check).share_of_nodes
             nodes = self.nodes if finding.subject == CLUSTER else 1
-            return ValueSpan(0.0, any_of(nodes, share))
+            # At least one of these nodes is bad, if each is bad with this probability.
+            return ValueSpan(0.0, float(1 - (1 - share) ** nodes))
         # The slowness was measured; the share says by how much it slows the job.
         if fault_of(finding) is Fault.SLOW:
             return ValueSpan(1.0, 1.0)

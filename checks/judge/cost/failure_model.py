@@ -106,8 +106,3 @@ def lost_per_failure(units: int, detect: ValueSpan, restart: ValueSpan, checkpoi
 def lost_to_straggler(units: int, hours: float, slowdown: ValueSpan) -> ValueSpan:
     """N t s: in synchronous training every rank waits for the slowest one, so all lose its share s."""
     return slowdown.scaled(units * hours)
-
-
-def any_of(nodes: int, probability: float) -> float:
-    """1 - (1 - p)^N: the probability that at least one of N nodes is bad, if each is bad with probability p."""
-    return float(1 - (1 - probability) ** nodes)

@@ -19,7 +19,7 @@ from checks.facts import profile_options
 from checks.facts.instances import Facts
 from checks.judge.cpu_contention import RecordedLoads, machines_of
 from checks.judge.culprits import wording
-from checks.judge.culprits.from_report import CHECKS, ORDER, MatrixSubject, PairTable, table
+from checks.judge.culprits.from_report import CHECKS, ORDER, SLOWED, MatrixSubject, PairTable, table
 from checks.judge.culprits.pattern_findings import (
     FABRIC,
     MOST_COST,
@@ -39,9 +39,6 @@ from checks.model import CLUSTER, LINK, Cause, Declared, Finding, Level, Observa
 from checks.model_details import Sensitivity
 from checks.policy import Policy
 from checks.value_types import listed_names
-
-# What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.
-SLOWED = (MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.LATENCY)
 
 NO_OPTIONS: Mapping[str, float] = MappingProxyType({})
 
@@ -99,8 +96,7 @@ class CheckFindings:
             yield from of_sensitivity(reading, self.detects)
             whole = of_time_and_fabric(reading, self.tests, self.most_cost, self.oversubscribed)
             for finding in (*self._whole(reading, blamed), *whole):
-                nodes = everybody if finding.subject == CLUSTER else None
-                yield self._weighed(reading, finding, (), nodes)
+                yield self._weighed(reading, finding, (), everybody if finding.subject == CLUSTER else None)
         slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
         for key, (reading, suspect) in self.suspects.items():
             result = self._suspect_finding(reading, suspect, self.also.get(key, []))
@@ -165,8 +161,9 @@ class CheckFindings:
         return [key for key, s in candidates if set(suspect.nodes) & set(s.nodes)]
 
     def _is_named(self, nodes: Collection[str]) -> bool:
-        blamed = [node for _, node in self.suspects.values() if node.kind is Entity.NODE and not node.passed]
-        return any(set(nodes) & set(node.nodes) for node in blamed)
+        """Whether one of the nodes has a FAIL already: that it answers late is a warning, and hides none."""
+        suspects = [(by, item) for by, item in self.suspects.values() if item.kind is Entity.NODE]
+        return any(self._condemns(by, item) and set(nodes) & set(item.nodes) for by, item in suspects)
 
     def _explained_by(self, reading: MatrixReading, suspect: Suspect) -> Key | None:
         """The suspect that is blamed already and includes this one; None if this one is new."""
@@ -350,8 +347,7 @@ def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: in
     """
     if not 0 <= left_out <= len(partners):
         return f"it reports that {left_out} of {len(partners)} rounds were skipped"
-    due = {peer for peer in partners[: len(partners) - left_out] if peer is not None}
-    if absent := sorted(due - met):
+    if absent := sorted({peer for peer in partners[: len(partners) - left_out] if peer is not None} - met):
         return f"it was not measured with rank {listed_names([str(rank) for rank in absent])}"
     per, every = declared.ranks_per_node, {peer for peer in partners if peer is not None}
     inside = {peer for peer in every if peer // per == node}

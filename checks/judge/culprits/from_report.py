@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import compress, pairwise
 from operator import itemgetter
@@ -57,6 +57,10 @@ SILENCE = tuple(outcome for outcome in PairOutcome if outcome.is_silence)
 LEAST_US, MOST_US = 1e-3, 86_400e6
 # From one element to more than any host has memory.
 LEAST_BYTES, MOST_BYTES = 4, 1 << 40
+# What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.
+SLOWED = (MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.LATENCY)
+# Judgement: a test that waited for a CPU for half of its time takes twice as long because of that.
+WAITED = 0.5
 # More rounds than any sweep has: a larger number is damaged.
 MOST_ROUNDS = 1 << 20
 
@@ -66,6 +70,7 @@ class PairTable:
     """The tests of all ranks that have a row, by columns.
 
     `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is the number of rounds for which each had no time.
+    `excused` are the tests that waited for a CPU.
     `silent` maps a global rank without a row to the ranks that waited for it and the reason that they gave. `faults` maps a subject
     to what is wrong with its lists. `rounds` and `moments` say when each test was made, `sizes` the bytes of the message that gave its
     bandwidth.
@@ -84,6 +89,8 @@ class PairTable:
     rounds: list[object] = field(default_factory=list)
     moments: list[object] = field(default_factory=list)
     sizes: list[object] = field(default_factory=list)
+    waits: list[object] = field(default_factory=list)
+    excused: frozenset[int] = frozenset()
 
 
 def rank_of(subject: str) -> int | None:
@@ -116,7 +123,25 @@ def table(
         _add(tests, fit[rank], outcomes[rank], positions[rank], positions, never)
         left = fit[rank].metrics.get("rounds_left_out")
         tests.left_out.append(left if type(left) is int else 0)
-    return tests
+    return replace(tests, excused=_excused(tests))
+
+
+def _excused(tests: PairTable) -> frozenset[int]:
+    """The tests that are ok and of which an end waited for a CPU for WAITED of the time, where the same two were also measured
+    without that.
+    """
+    waits = {
+        (end, at)
+        for end, at, wait in zip(tests.mine, tests.rounds, tests.waits, strict=True)
+        if isinstance(wait, float) and wait >= WAITED
+    }
+    if not waits:
+        return frozenset()
+    ends = [*zip(tests.mine, tests.peers, strict=True)]
+    fine = [k for k, outcome in enumerate(tests.outcomes) if outcome is PairOutcome.OK]
+    late = {k for k in fine if any((end, tests.rounds[k]) in waits for end in ends[k])}
+    calm = {ends[k] for k in fine if k not in late}
+    return frozenset(k for k in late if ends[k] in calm)
 
 
 def _endpoint(
@@ -208,7 +233,12 @@ def _add(
     tests.outcomes.extend(compress(outcomes, is_valid))
     lists = {metric: list_of(record, column) for metric, (column, _, _) in COLUMNS.items()}
     lists[MatrixSubject.LOST] = _losses(record)
-    columns = ("in_round", tests.rounds), ("began_s", tests.moments), ("message_bytes", tests.sizes)
+    columns = (
+        ("in_round", tests.rounds),
+        ("began_s", tests.moments),
+        ("message_bytes", tests.sizes),
+        ("cpu_wait", tests.waits),
+    )
     series = [(values, tests.columns[metric]) for metric, values in lists.items()]
     for values, column in (*series, *((list_of(record, name), column) for name, column in columns)):
         column.extend(compress(values, is_valid) if len(values) == len(peers) else [None] * count)
@@ -243,6 +273,8 @@ def matrices(tests: PairTable) -> dict[tuple[MatrixSubject, Span], Matrix]:
                 entries = [k for k in entries if lost[k] is None]
             if metric is not MatrixSubject.BANDWIDTH:
                 entries = [k for k in entries if column[k] is not None]
+            if metric in SLOWED and tests.excused:
+                entries = [k for k in entries if k not in tests.excused]
             if not entries:
                 continue
             # Most metrics have a value of each test, so that their matrices share the lists.

@@ -44,6 +44,7 @@ WAITED = re.compile(
 PLACE_IN_SOURCE = re.compile(r"\[[^\]]*:\d+\] ")
 MOST_NAMED = 8
 MOST_TOLD = 300
+MOST_READ = 10_000  # the patterns take the square of the length
 REMEDY = (
     "Find out what happened to that process: its node's log, dmesg (out of memory, Xid), a debugger that stopped it. "
     "Run the gate again: if the same rank is silent again, suspect its GPU or node."
@@ -231,8 +232,7 @@ def _suspected(
     *,
     is_predicate: bool = False,
 ) -> Suspected:
-    required = policy.checks.get(check, CheckPolicy()).required
-    level = Level.FAIL if required else Level.WARN
+    level = Level.FAIL if policy.checks.get(check, CheckPolicy()).required else Level.WARN
     finding = Finding(
         level, Cause.EVIDENCE, check, subject, text, _evidence(first_break), remedy, is_predicate=is_predicate
     )
@@ -261,7 +261,7 @@ def _errors(records: CheckTable) -> Errors:
     columns = records.columns
     every = zip(columns.subjects, columns.outcomes, columns.error_kinds, columns.reasons, strict=True)
     return {
-        subject: _Error(ending, reason) if outcome is Outcome.ERRORED else None
+        subject: _Error(ending, reason[:MOST_READ]) if outcome is Outcome.ERRORED else None
         for subject, outcome, ending, reason in every
     }
 

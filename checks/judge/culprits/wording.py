@@ -95,7 +95,7 @@ def odds(culprit: Suspect) -> str:
     message, other = f"; probability {percent(culprit.probability)}", culprit.runner_up
     if other is None:
         return message
-    return f"{message}, next {typed_subject(other.kind, other.subject)} {percent(other.probability)}"
+    return f"{message}; the next candidate is {typed_subject(other.kind, other.subject)}, {percent(other.probability)}"
 
 
 def _fault(matrix: Matrix, metric: MatrixSubject | None) -> str:
@@ -168,7 +168,8 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
     clauses = [f"most of them are of {nodes}" if nodes else "", "no single part explains them"]
     if never := never_good(matrix, bad, result.bad):
         are = "is of a pair that was" if len(never) == 1 else "are of pairs that were"
-        message = f"{tests} are bad, and {len(never)} of them {are} never good"
+        verb = "is" if len(bad) == 1 else "are"
+        message = f"{tests} {verb} bad, and {len(never)} of them {are} never good"
     else:
         message = f"{tests} were bad, and the same pairs were good in another test"
         clauses.append("the network was busier at some times than at others" if is_busy(matrix, bad) else "")
@@ -329,8 +330,7 @@ def _messages(least: int, most: int) -> str:
 def _reasons(tests: PairTable) -> dict[tuple[int, int], str]:
     """Why a test gave no value, for both directions. Wrong data is reported by the rank that received it."""
     reasons: dict[tuple[int, int], str] = {}
-    every = zip(tests.mine, tests.peers, tests.outcomes, tests.failures, strict=True)
-    for a, b, outcome, failure in every:
+    for a, b, outcome, failure in zip(tests.mine, tests.peers, tests.outcomes, tests.failures, strict=True):
         if outcome is not PairOutcome.OK:
             reasons.setdefault((b, a), failure)
             reasons[a, b] = failure

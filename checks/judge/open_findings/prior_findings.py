@@ -111,7 +111,9 @@ def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple
         if isinstance(prior, str) or not prior.open:
             continue
         after = after_gate(prior, seen_by(node, report, records, findings))
-        names = tuple(item.finding.key.name for item in after.closed)
+        # Findings of two causes may have one name: it closes none while another one is open.
+        still = {item.key.name for item in after.open}
+        names = tuple(name for item in after.closed if (name := item.finding.key.name) not in still)
         if names:
             closed[node.name] = names
     return closed

@@ -165,8 +165,7 @@ def after_pass(open_findings: OpenFindings, names: Collection[str], gate_id: str
 
 def keys_of(finding: Finding) -> Iterator[FindingKey]:
     """The keys of one finding of a verdict: one for each part that it names, or one for the machine."""
-    rank = finding.subject.partition("/")[2]
-    for element in dict.fromkeys(finding.elements or (rank,)):
+    for element in dict.fromkeys(finding.elements or (finding.subject.partition("/")[2],)):
         yield FindingKey(finding.check, element[:PART_CHARACTERS], finding.metric, finding.cause)
 
 

@@ -55,7 +55,9 @@ def _applied(
 ) -> Iterator[Finding]:
     judged = [(rule, _judgeable(rule, records, context)) for rule in line.rules]
     together, shared = _together(check, judged, context)
-    context = replace(context, slow=frozenset(finding.subject for finding in together), shared=shared)
+    slow = frozenset(finding.subject for finding in together)
+    refused = frozenset(finding.subject for finding in together if finding.level is Level.FAIL)
+    context = replace(context, slow=slow, refused=refused, shared=shared)
     by_subject: dict[str, set[Level]] = {}
     for rule, held in judged:
         blind = Level.FAIL if line.required else Level.WARN

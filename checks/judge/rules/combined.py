@@ -163,6 +163,8 @@ def _outliers(
         return
     medians = {subject: median_of([share.ratio for share in group]) for subject, group in mine.items()}
     middle = median_of(list(medians.values()))
+    if middle <= 0:  # each label has a median above 0, and most subjects have more zeros than numbers
+        return
     ratios = [median / middle for median in medians.values()]
     chance = context.chances.node if whole else context.chances.subject
     if rule.over is Over.NODE:

@@ -314,7 +314,7 @@ def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[ExpectedQuestion]]
         (floor, "was only compared with the minimum for its links"),
     ):
         if about:
-            message = f"no baseline: {noun_of(check, rule.metric)} {held}: {listed_names(about, 8)}"
+            message = f"{noun_of(check, rule.metric)} {held}, because there is no baseline: {listed_names(about, 8)}"
             small = not too_small.isdisjoint(about)
             category = FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
             yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, message, "", LEARN, kind=category)

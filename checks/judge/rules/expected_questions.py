@@ -27,7 +27,7 @@ from checks.policy import Expect, Rule
 # From this size on a message shows bandwidth and not latency: 64 MiB ran at 43 % of the peak on 2 x p5, 128 MiB at 59 %, 1 GiB
 # at 90 % (AWS's nccl-tests README); smaller ones differ between versions of NCCL and ways of timing.
 LEAST_BYTES = 128 << 20
-POINT = re.compile(r"(\w+?)(?:_perf)? (\d+) B, (\d+) ranks")
+POINT = re.compile(r"(\w+?)(?:_perf)? (\d{1,18}) B, (\d{1,9}) ranks")
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,4 @@ def _point(check: str, at: object, declared: Declared) -> tuple[CollectiveGroup,
         ranks, a_node = int(match[3]), declared.gpus_per_node
         nodes = ranks // a_node if a_node and ranks % a_node == 0 else 0
         return CollectiveGroup(match[1], nodes, ranks), int(match[2])
-    if type(at) is not int:
-        return None
-    return taking_part(check, declared), at
+    return None if type(at) is not int else (taking_part(check, declared), at)

@@ -33,7 +33,8 @@ def suspects(rule: Rule, records: Sequence[Observation], context: RuleContext) -
         if extent is not None and limits[0] <= extent[0] and extent[1] <= limits[1]:
             return ()
     if rule.same:
-        return () if _one_value(objects) else records
+        kinds = set(map(type, _flat(objects) or ()))
+        return () if kinds in ({str}, {int}) and len(set(objects)) == 1 else records
     fits = _fits(rule, context)
     if fits is None and rule.over is Over.NODE:
         key = f"alike: {rule.metric}, {rule.each}, {edges(rule)}, {rule.min_peers}"
@@ -91,9 +92,7 @@ def _flat(column: Sequence[Any]) -> Sequence[Any] | None:
     kinds = set(map(type, column))
     if tuple not in kinds:
         return column
-    if len(kinds) > 1 or () in column:
-        return None
-    return list(chain.from_iterable(column))
+    return None if len(kinds) > 1 or () in column else list(chain.from_iterable(column))
 
 
 def span(flat: Sequence[Any]) -> tuple[float, float] | None:
@@ -132,10 +131,6 @@ def _each_uniform(column: Sequence[Any]) -> bool:
     if kinds not in ({str}, {int}, {float}) or (kinds == {float} and 0.0 in chain.from_iterable(column)):
         return False
     return set(map(len, map(set, column))) == {1}
-
-
-def _one_value(column: Sequence[Any]) -> bool:
-    return set(map(type, _flat(column) or ())) in ({str}, {int}) and len(set(column)) == 1
 
 
 def _unless_alike(rule: Rule, records: CheckTable, column: Sequence[Any]) -> Sequence[Observation]:
@@ -182,9 +177,7 @@ def elements_of(rule: Rule, records: CheckTable, length: int) -> list[str] | Non
     names = column[0]
     if type(names) is not tuple or len(set(names)) != length or column.count(names) != len(column):
         return None
-    if set(map(type, names)) != {str} or len(names) != length:
-        return None
-    return list(map(str, names))
+    return None if set(map(type, names)) != {str} or len(names) != length else list(map(str, names))
 
 
 def are_near(rule: Rule, extent: tuple[float, float] | None) -> bool:

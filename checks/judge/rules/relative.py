@@ -199,7 +199,7 @@ def _among(
     if not _crosses(rule, series):
         return
     low, high = edges(rule)
-    far = FAR * _distance(rule, Level.FAIL)
+    far = _far(rule)
     distant = sum(abs(value / middle - 1.0) >= far for value in values)
     if distant > MOST_OUTLIERS * len(values):
         noise = replace(noise, capped=False)
@@ -219,9 +219,20 @@ def reach(rule: Rule, noise: Noise, level: Level, ratio: float) -> float:
         line, far = (rule.fail_below if ratio < 1.0 else rule.fail_above), noise.fail
     else:
         line, far = (rule.warn_below if ratio < 1.0 else rule.warn_above), noise.warn
-    return (
-        far if line is None or not noise.capped else max(noise.least, min(far, noise.limit(abs(1.0 - line))))
-    )
+    if line is None or not noise.capped:
+        return far
+    return max(noise.least, min(far, noise.limit(_reachable(1.0 - line) if line < 1.0 else line - 1.0)))
+
+
+def _reachable(distance: float) -> float:
+    """How far below the median a threshold counts as being: FAR times as far is half of it, where it were less than nothing."""
+    return min(distance, (1.0 + distance) / (2.0 * FAR))
+
+
+def _far(rule: Rule) -> float:
+    """From which distance on a value is an outlier whatever the spread."""
+    distance = _distance(rule, Level.FAIL)
+    return FAR * (_reachable(distance) if better_side(rule) > 0 else distance)
 
 
 def _about_excused(
@@ -236,8 +247,16 @@ def _about_excused(
     """A finding that blames nobody, if so many values are beyond a threshold that noise does not explain it."""
     left = [pair for pair in excused if not {pair[0].subject, node_of(pair[0].subject)} & context.slow]
     failed = [pair for pair in left if pair[0].level is Level.FAIL]
-    even = noise.as_good_side()
+    even, farther = noise.as_good_side(), max(noise.least, _far(rule))
+    far = [
+        pair
+        for pair in excused
+        if _is_candidate(pair, context) and noise.capped and abs(pair[1] - 1.0) >= farther
+    ]
     for some, level, least in ((failed, Level.FAIL, MANY * values), (left, Level.WARN, 0.0)):
+        if far and level is Level.WARN:
+            yield _candidates(check, rule, label, far, values, noise)
+            return
         explained_by = noise if level is Level.FAIL else even
         excess = len(some) > least and explained_by.is_excess(len(some), values, _distance(rule, level))
         many = len(some) > MOST_OUTLIERS * values and (level is Level.FAIL or values >= SURE_VALUES)
@@ -252,11 +271,6 @@ def _about_excused(
             return
     if not failed:
         return
-    line = _distance(rule, Level.FAIL)
-    far = [pair for pair in failed if noise.capped and abs(pair[1] - 1.0) >= max(noise.least, FAR * line)]
-    if far:
-        yield _candidates(check, rule, label, far, values, noise)
-        return
     if rule.deviations and noise.is_known:
         return  # the rule's own distance decides
     worst, ratio = max(failed, key=lambda pair: abs(pair[1] - 1.0))
@@ -266,6 +280,12 @@ def _about_excused(
             f"{len(failed)} of {values} values are beyond the FAIL threshold, and {doubt}: {spoken(worst)}"
         )
         yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, reason, "", rule.remedy)
+
+
+def _is_candidate(pair: _Excused, context: RuleContext) -> bool:
+    """Whether nothing else refuses the part of which a value is beyond the FAIL threshold: a warning hides no failure."""
+    subject = pair[0].subject
+    return pair[0].level is Level.FAIL and context.refused.isdisjoint((subject, node_of(subject)))
 
 
 def _unknown(values: int) -> str:
@@ -317,9 +337,7 @@ def _slowest(
     findings = _waited_for(check, rule, worst, lost, middle)
     noise = _noise_of_slowest(rule, series, context) if findings else Noise()
     if findings and not _is_outlier(noise, worst.value, middle, findings[0].level):
-        reason = "no single one is at fault, all vary"
-        if not noise.is_known:
-            reason = _unknown(len(values))
+        reason = _unknown(len(values)) if not noise.is_known else "no single one is at fault, all vary"
         text = f"{reason}: {spoken(findings[0])}"
         excused = Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, text, "", rule.remedy)
         findings = [excused] if findings[0].level is Level.FAIL else []
@@ -362,7 +380,13 @@ def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str)
     if declared >= rule.min_peers:
         message = f"{series.label}: only {len(series.values)} of {declared} values to compare, {rule.min_peers} are needed"
         yield Finding(
-            Level.WARN, Cause.EVIDENCE, check, subject, message, "", "Find out why the others are missing."
+            Level.WARN,
+            Cause.EVIDENCE,
+            check,
+            subject,
+            message,
+            "",
+            "Find out why the other values are missing.",
         )
 
 

@@ -110,8 +110,7 @@ def held(
     """The finding that the rule makes about the value, as a ratio to the reference value `of` if there is one; none if it is within
     the thresholds.
     """
-    value = cell.value if basis is None else cell.value / basis
-    crossed = crossing(rule, value)
+    crossed = crossing(rule, cell.value if basis is None else cell.value / basis)
     if crossed is None:
         return
     level, relation, line = crossed
@@ -152,8 +151,8 @@ class RuleContext:
 
     `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None if nothing is declared
     (the output of a tool), or the table has no row. `chances` are the probabilities with which noise alone may name one of what is
-    compared. `slow` are subjects that are slow in all that belongs together, and `shared` is what the values of several
-    rules say together of the noise of each (checks.judge.rules.combined).
+    compared. `slow` are subjects that are slow in all that belongs together, `refused` those of them with a FAIL, and `shared` is what
+    the values of several rules say together of the noise of each (checks.judge.rules.combined).
     """
 
     instance: Instance | None = None
@@ -164,6 +163,7 @@ class RuleContext:
     hosts: Mapping[str, str] = field(default_factory=dict)  # node -> boot id, "" if it is unknown
     chances: Chances = Chances()
     slow: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     shared: Mapping[Rule, SharedNoise] = field(default_factory=dict)
 
 

@@ -138,9 +138,7 @@ def bounded(check: str, metric: str, element: str, compared: Comparison) -> tupl
         noun = noun_of(check, metric)
         return f"{_labelled(noun, element)} is {quantity(value, unit, digits)}{clause}", False
     text = _filled(template, check, value, unit, element, digits) + clause
-    if not element or "{at}" in template:
-        return text, True
-    return f"{element} {text}", False
+    return (text, True) if not element or "{at}" in template else (f"{element} {text}", False)
 
 
 def distinct_digits(least: int, alike: Callable[[int], bool]) -> int:
@@ -233,7 +231,7 @@ def subjects_text(subjects: Sequence[str]) -> str:
     if noun == "nodes" and len(subjects) <= MOST_NODES:
         return and_text([subject_text(subject) for subject in subjects])
     ranks = [subject.rpartition("-")[2] for subject in subjects]
-    if noun == "ranks" and len(nodes) == 1 and all(map(str.isdecimal, ranks)):
+    if noun == "ranks" and len(nodes) == 1 and all(rank.isdecimal() and len(rank) < 10 for rank in ranks):
         runs = _runs(sorted({int(rank) for rank in ranks}))
         if len(runs) <= MOST_RANKS:
             return f"{subject_text(nodes.pop())}, ranks {and_text(runs)}"
@@ -303,9 +301,7 @@ def _filled(template: str, check: str, value: float, unit: str, element: str, di
 
 
 def _counted(count: float, singular: str, several: str | None) -> str:
-    if count == 1:
-        return f"1 {singular}"
-    return f"{figure(count)} {several or f'{singular}s'}"
+    return f"1 {singular}" if count == 1 else f"{figure(count)} {several or f'{singular}s'}"
 
 
 def _clause(compared: Comparison, template: str, digits: int) -> str:

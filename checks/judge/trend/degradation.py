@@ -259,9 +259,7 @@ def _at_least(count: int, size: int, rate: float) -> float:
 def _untold(values: Sequence[float], has_peers: bool) -> Move | None:
     if len(values) < LEAST_PROOFS:
         return Move(Motion.UNKNOWN, lack=Lack.PROOFS)
-    if not _reference(values):
-        return Move(Motion.UNKNOWN, lack=Lack.NO_REFERENCE)
-    return None
+    return None if _reference(values) else Move(Motion.UNKNOWN, lack=Lack.NO_REFERENCE)
 
 
 def _length(values: Sequence[float]) -> int:

@@ -215,9 +215,8 @@ def _machine(
     counters = tuple(_counters(history, gates, days))
     first, last = (gates[history.nodes[index][0]].measured_at for index in (0, -1))
     places = tuple((gates[index].gate_id, node.name) for index, node in history.nodes)
-    count = len(history.nodes)
     return TrendMachine(
-        history.name, history.known_by, count, first, last, courses, counters, changes, places
+        history.name, history.known_by, len(history.nodes), first, last, courses, counters, changes, places
     )
 
 

@@ -303,8 +303,7 @@ def _citations(runs: Sequence[NcclTestsRun]) -> str:
 
 
 def _nodes(runs: Sequence[NcclTestsRun], options: ReadOptions) -> int:
-    hosts = max(len(run.hosts) for run in runs)
-    return max(hosts, options.declared.nodes if options.declared else 1)
+    return max(max(len(run.hosts) for run in runs), options.declared.nodes if options.declared else 1)
 
 
 def _program_of(run: NcclTestsRun) -> str:

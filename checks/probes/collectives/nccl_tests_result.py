@@ -110,11 +110,6 @@ class NcclTestsRun:
         return (self.began and self.ended) or not (self.began or self.ended or self.version)
 
     @property
-    def float_error(self) -> bool:
-        """Whether the error column is a rounding error and not a verdict, as before 2.13."""
-        return "error" in self.columns
-
-    @property
     def failed(self) -> bool:
         """Whether results were wrong, by the rows or by the program's own result."""
         return wrong_elements(self) > 0 or (self.closed and bool(self.wrong_tests))
@@ -159,7 +154,9 @@ def metrics(runs: Sequence[NcclTestsRun], declared_ranks: int | None = None) -> 
         "programs": tuple(run.program or "collective" for run in runs),
         "wrong_elements": tuple(int(wrong_elements(run)) for run in runs),
         "out_of_bounds": tuple(run.wrong_tests or 0 if run.closed else 0 for run in runs),
-        "rows_unverified": tuple(_unverified(run) for run in runs),
+        "rows_unverified": tuple(
+            sum(record.out_of_place.wrong is None for record in run.results) for run in runs
+        ),
         "rows_missing": tuple(rows_missing(run) for run in runs),
         "below_own_minimum": tuple(int(run.closed and run.slow) for run in runs),
         "ranks": tuple(ranks_of(run) for run in runs),
@@ -177,7 +174,8 @@ def metrics(runs: Sequence[NcclTestsRun], declared_ranks: int | None = None) -> 
 
 def wrong_elements(run: NcclTestsRun) -> float:
     """The sum of all #wrong. In an output with rounding errors instead, only the footer counts."""
-    if run.float_error:
+    # As before 2.13.
+    if "error" in run.columns:
         return 0
     return sum(half.wrong or 0 for record in run.results for half in record.placements)
 
@@ -239,10 +237,6 @@ def point_of(run: NcclTestsRun, record: SizeResult) -> str:
 def _slower(run: NcclTestsRun, record: SizeResult) -> float | None:
     """The bus bandwidth of the row: the smaller of in place and out of place, which have to be reported separately (nccl-tests)."""
     return min(half.busbw_gbps for half in record.placements) if ranks_of(run) > 1 else None
-
-
-def _unverified(run: NcclTestsRun) -> int:
-    return sum(record.out_of_place.wrong is None for record in run.results)
 
 
 def _about_ranks(run: NcclTestsRun) -> list[str]:

@@ -142,13 +142,12 @@ def evidence(log: NcclLog) -> str:
     first: dict[str, NcclLine] = {}
     for channel in log.channels:
         first.setdefault(_carrier_text(channel), channel.line)
-    lines = dict.fromkeys(line.text for line in log.chosen)
     return "\n".join(
         [
             f"{count} channels via {carrier}, such as {first[carrier].numbered}"
             for carrier, count in ways.most_common(MOST_LINES)
         ]
-        + list(lines)[:MOST_LINES]
+        + list(dict.fromkeys(line.text for line in log.chosen))[:MOST_LINES]
         + [f"WARN {line.numbered}" for line in log.warnings[:MOST_LINES]]
     )
 

@@ -64,9 +64,7 @@ def precisions(device: str) -> tuple[Precision, ...]:
         return (FP32,)
     import torch
 
-    if torch.cuda.get_device_capability(device)[0] < AMPERE:
-        return (FP32, FP16)
-    return (FP32, TF32, BF16, FP16)
+    return (FP32, FP16) if torch.cuda.get_device_capability(device)[0] < AMPERE else (FP32, TF32, BF16, FP16)
 
 
 def expected(basis: Basis) -> tuple[str, ...]:

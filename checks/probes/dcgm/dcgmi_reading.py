@@ -101,8 +101,7 @@ def _message_lines(text: list[str], problem: Problem, result: Result) -> list[in
     """The lines with the beginning of the message: complete in JSON, wrapped at the width of the cell in a table."""
     phrase = problem.message[:30]
     numbers = [index for index, line in enumerate(text, 1) if phrase in " ".join(line.split())]
-    near = [index for index in numbers if index >= result.line]
-    return (near or numbers)[:1]
+    return ([index for index in numbers if index >= result.line] or numbers)[:1]
 
 
 def _quoted(text: list[str], numbers: Iterable[int]) -> str:

@@ -67,8 +67,7 @@ def _endpoint(block: Sequence[tuple[int, str, str]]) -> EfaEndpoint:
 def domains(endpoints: Sequence[EfaEndpoint], provider: str) -> tuple[str, ...]:
     """The distinct domains with a reliable-datagram endpoint of the provider; for EFA one is one device."""
     mine = [e.domain for e in endpoints if of_provider(e, provider) and e.type == "FI_EP_RDM"]
-    rdm = [name for name in mine if provider != "efa" or name.endswith(RDM_SUFFIX)]
-    return tuple(dict.fromkeys(rdm))
+    return tuple(dict.fromkeys([name for name in mine if provider != "efa" or name.endswith(RDM_SUFFIX)]))
 
 
 def of_provider(endpoint: EfaEndpoint, provider: str) -> bool:

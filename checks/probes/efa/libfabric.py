@@ -156,8 +156,7 @@ class Server:
         left = max(0.1, self._ends - time.monotonic())
         argv = (*_command(self._name, self._domain), "-B", str(self.port))
         try:
-            marked = {**environment(self._domain), MARK: self._mark}
-            self._said = tool.run(argv, left, marked).account()
+            self._said = tool.run(argv, left, {**environment(self._domain), MARK: self._mark}).account()
         except CheckError as error:
             self._error = str(error)
 

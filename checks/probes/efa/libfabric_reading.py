@@ -47,9 +47,8 @@ def read_info(text: str) -> Reading:
         return _failed(text, number)
     endpoints = fi_info.without_layers(fi_info.parse(text))
     names = fi_info.domains(endpoints, "efa")
-    providers = sorted({e.provider for e in endpoints})
     metrics: dict[str, Value] = {
-        "provider": "+".join(providers),
+        "provider": "+".join(sorted({e.provider for e in endpoints})),
         "failure": "ok",
         "rdm_domains": len(names),
         "unlike_devices": len(fi_info.unlike(endpoints, "efa")),

@@ -78,10 +78,9 @@ def read(text: str, options: ReadOptions) -> Reading:
     unread = tuple(
         f"{label} has no UUID, so it cannot be distinguished from another GPU" for label in nameless
     )
-    title = f"nvidia-smi -q -x of driver {parsed.driver or 'unknown'}, {models_text}"
     return Reading(
         OutputKind.NVIDIA_SMI,
-        title,
+        f"nvidia-smi -q -x of driver {parsed.driver or 'unknown'}, {models_text}",
         measured,
         unread,
         driver=parsed.driver,

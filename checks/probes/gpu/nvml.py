@@ -115,8 +115,7 @@ def of_handle(nvml: ModuleType | Any, handle: object, index: int, names: Iterabl
                 unread[name] = "no value"
             else:
                 values[name] = value
-    pci = values.pop("pci", "")
-    return Gpu(index, pci_id(str(pci)), values, unread)
+    return Gpu(index, pci_id(str(values.pop("pci", ""))), values, unread)
 
 
 def code_of(error: object) -> int:

@@ -46,8 +46,7 @@ class Gpu:
 
 def padded(gpus: Sequence[Gpu], expected: int) -> tuple[Gpu, ...]:
     """The GPUs, and a record for each one that is declared and was not listed: what nobody saw is not measured."""
-    unlisted = (Gpu(index, "", {}) for index in range(len(gpus), expected))
-    return (*gpus, *unlisted)
+    return (*gpus, *(Gpu(index, "", {}) for index in range(len(gpus), expected)))
 
 
 def columns(gpus: Sequence[Gpu], names: Iterable[str]) -> dict[str, Value]:

@@ -130,8 +130,7 @@ def retired_pages(context: Context) -> Measurement:
 
     Arrays in GPU order: pages retired for double-bit errors, pages retired for any reason, a flag (0 or 1).
     """
-    names = ("retired_double_bit", "retire_pending")
-    return measured(context, names, ("retired_single_bit",), retired)
+    return measured(context, ("retired_double_bit", "retire_pending"), ("retired_single_bit",), retired)
 
 
 def retired(gpus: Sequence[Gpu]) -> dict[str, Value]:

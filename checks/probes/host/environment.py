@@ -102,9 +102,7 @@ def may_lock(status: Path, uid_map: Path) -> bool:
 
 def has_efa(instance: Instance | None) -> bool | None:
     """Whether the type has EFA; None if the table does not say."""
-    if instance is None or instance.efa_devices is None:
-        return None
-    return instance.efa_devices > 0
+    return None if instance is None or instance.efa_devices is None else instance.efa_devices > 0
 
 
 def kernel_version(release: str) -> tuple[int, int]:

@@ -151,8 +151,7 @@ def read(context: Context, find: Find) -> Log | Skipped:
             return replace(read_file(Path(path), Reader(find, now, window_s), vouched=True), own=False)
         except UnusableSource as reason:
             raise CheckError(f"{reason}. Correct or unset {FILE_VARIABLE}.") from reason
-    files = tuple(map(Path, FILES))
-    return first_usable(Path(KMSG), files, find, now, window_s, context.timeout_s / 3)
+    return first_usable(Path(KMSG), tuple(map(Path, FILES)), find, now, window_s, context.timeout_s / 3)
 
 
 def first_usable(

@@ -138,8 +138,7 @@ def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measur
         need.value: [event for item in grouped if item.decision.need is need for event in item.events]
         for need in COUNTED
     }
-    faults = tuple(event for event in log.earlier_boot if event.metric not in MARKS)
-    log = replace(log, earlier_boot=faults)
+    log = replace(log, earlier_boot=tuple(event for event in log.earlier_boot if event.metric not in MARKS))
     return measurement(log, events, metrics, lines, before, (*map(_incident_text, listed), more), names)
 
 

@@ -113,8 +113,7 @@ def decide_line(code: int | None, text: str, pci: str = "", driver: int | None =
         return _decision(
             entry, pci, Need.SUPPORT, Action.RESET_GPU, "the new row is used only after a reset of the GPU"
         )
-    reason = "the catalogue gives no action" if not entry.immediate else ""
-    return _decision(entry, pci, reason=reason)
+    return _decision(entry, pci, reason="the catalogue gives no action" if not entry.immediate else "")
 
 
 def _decision(

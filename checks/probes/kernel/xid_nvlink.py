@@ -95,8 +95,7 @@ def _is_of(rule: NvlinkRule, line: NvlinkLine, version: str) -> bool:
     units = [unit.upper() for other in rules() if other.xid == rule.xid for unit in other.units]
     if line.unit.upper() in units and line.unit.upper() not in (unit.upper() for unit in rule.units):
         return False
-    pattern = rule.v1 if version == "v1" else rule.v2
-    care, value = _mask(pattern)
+    care, value = _mask(rule.v1 if version == "v1" else rule.v2)
     return line.interrupt & care == value
 
 

@@ -108,8 +108,7 @@ def _snapshot(context: Context) -> Snapshot:
     try:
         every = parse_dev(DEV.read_text(encoding="ascii", errors="replace"))
         me = context.roster.members[context.node_rank]
-        wanted = (interface_of(me.address), context.roster.interface, *default_interfaces())
-        names = chosen(wanted, every)
+        names = chosen((interface_of(me.address), context.roster.interface, *default_interfaces()), every)
         if not names:
             raise CheckError(
                 f"no interface has the address {me.address}, is named in the roster, or has a default route"
@@ -141,9 +140,7 @@ def interface_of(address: str) -> str:
     wanted = ipaddress.ip_address(address.partition("%")[0])
     if wanted.is_loopback:
         return "lo"
-    if wanted.version == 6:
-        return _by_ipv6(wanted.packed.hex())
-    return _by_ipv4(wanted.packed)
+    return _by_ipv6(wanted.packed.hex()) if wanted.version == 6 else _by_ipv4(wanted.packed)
 
 
 def _by_ipv4(wanted: bytes) -> str:

@@ -28,8 +28,7 @@ REPAIRABLE = "mem_ecc_repairable_uncorrected"
 def holds(basis: Basis) -> tuple[Contents, ...]:
     """Each declared device, and the node."""
     (devices,) = lists_neuron_devices(basis)
-    texts = ("repairable", "kernel_errors")
-    return devices, Contents("places", devices.count, (NODE,), along=texts)
+    return devices, Contents("places", devices.count, (NODE,), along=("repairable", "kernel_errors"))
 
 
 @neuron_check(
@@ -48,8 +47,7 @@ def ecc(context: Context) -> Measurement:
     `kernel_errors` hold a text a device and one for the node (`places`), "" where there is nothing. `kernel_log_read` is False
     where nobody may read the log. Raises CheckError if no device has counters.
     """
-    declared = context.instance.neuron_devices if context.instance else 0
-    metrics, evidence = counters(ROOT / SYSFS, declared)
+    metrics, evidence = counters(ROOT / SYSFS, context.instance.neuron_devices if context.instance else 0)
     log = log_source.read(context, find)
     events = () if isinstance(log, Skipped) else log.this_boot  # a hardware error counts however old it is
     devices = metrics["devices"]
@@ -65,8 +63,7 @@ def ecc(context: Context) -> Measurement:
 
 def counters(folder: Path, declared: int) -> tuple[dict[str, Value], str]:
     """The counters below the folder, one element per device, and a summary of them. Raises CheckError."""
-    numbers_found = numbers(folder)
-    size = max(declared, max(numbers_found) + 1)
+    size = max(declared, max(numbers(folder)) + 1)
     read = {name: tuple(value_of(folder / f"neuron{n}", name) for n in range(size)) for name in COUNTERS}
     repairable = tuple(value_of(folder / f"neuron{n}", REPAIRABLE) for n in range(size))
     names = tuple(f"device {n}" for n in range(size))

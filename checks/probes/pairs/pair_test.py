@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,17 @@ TAGS = 8
 def whole(size: float) -> int:
     """The size rounded down to whole elements, so that both ranks of a test compute the same size."""
     return int(size) // ELEMENT_BYTES * ELEMENT_BYTES
+
+
+def run_queue_s(root: Path = Path("/")) -> float | None:
+    """The seconds for which the threads of this process have waited for a CPU since they began; None if the kernel does not count
+    them. The second number of schedstat is in nanoseconds (Documentation/scheduler/sched-stats.rst).
+    """
+    try:
+        threads = [task.read_bytes() for task in (root / "proc/self/task").glob("*/schedstat")]
+        return sum(int(text.split()[1]) for text in threads) / 1e9 if threads else None
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 class PairTestError(Exception):
@@ -124,6 +136,7 @@ class PairTest:
 
     def run(self) -> None:
         """Runs the whole exchange. Never raises: `error` says why it failed."""
+        begun, before_s = time.monotonic(), run_queue_s()
         try:
             if self.buffers.device.startswith("cuda"):
                 import torch
@@ -132,6 +145,9 @@ class PairTest:
             self._run()
         except Exception as error:  # noqa: BLE001 - whatever torch raises, it is this pair's
             self.error = str(error).strip() or type(error).__name__
+        after_s = run_queue_s()
+        if before_s is not None and after_s is not None:
+            self.test.cpu_wait = min(1.0, max(0.0, after_s - before_s) / max(time.monotonic() - begun, 1e-6))
         self.ended.set()
 
     def _run(self) -> None:

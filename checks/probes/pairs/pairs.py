@@ -66,7 +66,8 @@ def collective_pairs(context: Context) -> Measurement:
     segments with new data that this host sent during the test, `retransmits` those that it sent again, and `needless_retransmits`
     how many of these had not been lost, as their receivers said, all 0 where the nodes are processes at loopback addresses, between
     which there is no network; `in_round` the number of the round, the same on all ranks; `began_s` when it began, in seconds since
-    this rank's first round. `rounds_left_out` are the rounds for which the time budget was too short.
+    this rank's first round; `cpu_wait` the share of its time for which threads of this process waited for a CPU.
+    `rounds_left_out` are the rounds for which the time budget was too short.
     """
     return _measure(context, with_segments=True)
 

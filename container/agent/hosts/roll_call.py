@@ -59,9 +59,7 @@ class RollCallResponder(Responder):
 
     def put(self, key: str, value: str) -> Put:
         """Leave a note; nobody can join a closed roll."""
-        if key.startswith(JOIN) and MEMBERS in self.notes:
-            return Put.CLOSED
-        return super().put(key, value)
+        return Put.CLOSED if key.startswith(JOIN) and MEMBERS in self.notes else super().put(key, value)
 
     def replaceable(self, key: str) -> bool:
         """Whether a note may be replaced: a host that starts again before the roll is closed replaces its own."""

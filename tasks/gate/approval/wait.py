@@ -117,12 +117,11 @@ class ApprovalWait:
         return await self._patiently(lambda: collect_answer(client, store, self.run, self.question))
 
     async def _pause(self, client: PrefectClient) -> None:
-        until = datetime.fromtimestamp(self.question.deadline + PICKUP_S, UTC)
         state: State = Paused(
             name="Suspended" if self.back else "Paused",
             message=self.question.said,
             reschedule=self.back,
-            pause_expiration_time=until,
+            pause_expiration_time=datetime.fromtimestamp(self.question.deadline + PICKUP_S, UTC),
             pause_key=pause_name(self.question),
         )
         state.state_details.run_input_keyset = keyset_of(self.question.key)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -235,8 +236,7 @@ def _inherited(store: Store, held: HeldLease | None, before: Lease) -> HeldLease
 
 def bind_run(store: Store, held: HeldLease, flow_run_id: str) -> HeldLease:
     """Write the flow run's id into the lock and its index. Raises LeaseLost."""
-    owner = dataclasses.replace(held.lease.owner, flow_run_id=flow_run_id)
-    bound = changed(store, held, owner=owner)
+    bound = changed(store, held, owner=dataclasses.replace(held.lease.owner, flow_run_id=flow_run_id))
     store.put(lease_of_run_key(flow_run_id), dump_plain({"cluster": held.lease.cluster}))
     return bound
 
@@ -248,7 +248,8 @@ def renew(store: Store, held: HeldLease, now: float) -> HeldLease:
 
 def changed(store: Store, held: HeldLease, **changes: Any) -> HeldLease:
     """The lock with other values. Raises LeaseLost."""
-    return _held(store, _swap(store, held.data, dataclasses.replace(held.lease, **changes)), held)
+    wanted = dataclasses.replace(held.lease, **changes)
+    return _held(store, _swap(store, held.data, wanted) or _swap(store, _stored(store, held), wanted), held)
 
 
 def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease:
@@ -263,9 +264,23 @@ def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease
 
 def release(store: Store, held: HeldLease) -> None:
     """Release the lock. A lock that is no longer ours is left alone."""
-    store.delete_if(lease_key(held.lease.cluster), held.data)
+    if not store.delete_if(key := lease_key(held.lease.cluster), held.data):
+        store.delete_if(key, _stored(store, held))
     if held.lease.owner.flow_run_id:
         store.delete(lease_of_run_key(held.lease.owner.flow_run_id))
+
+
+def leave(store: Store, held: HeldLease) -> str:
+    """Give back a lock under which this process did nothing. One that was adopted stays, as that of a dead
+    owner, because what a dead gate left is known from it alone; returns the sentence about it, else "".
+    Raises StoreError.
+    """
+    nobody = dataclasses.replace(held.lease.owner, machine="")
+    if not held.lease.adopted:
+        release(store, held)
+    elif _swap(store, held.data, dataclasses.replace(held.lease, owner=nobody, expires_at=0.0)):
+        return f"The jobs of {held.lease} may run on: start the gate again, and it goes on with them."
+    return ""
 
 
 def lease_of_cluster(store: Store, cluster: str) -> Lease | None:
@@ -290,6 +305,18 @@ def lease_of_run(store: Store, flow_run_id: str) -> HeldLease | None:
         return None
     lease = _load(data, store.location(lease_key(str(name))))
     return HeldLease(lease, data) if lease.owner.flow_run_id == flow_run_id else None
+
+
+def _stored(store: Store, held: HeldLease) -> bytes:
+    """The lock as the store has it, where its owner wrote it and the answer was lost; else as it is held. A
+    flow that took the lock over from its command, in the same process, is another owner.
+    """
+    data = store.get(lease_key(held.lease.cluster)) or b""
+    with suppress(LeaseHeld):
+        stored = _load(data, "")
+        if (stored.gate_id, stored.owner) == (held.lease.gate_id, held.lease.owner):
+            return data
+    return held.data
 
 
 def _swap(store: Store, old: bytes, lease: Lease) -> HeldLease | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,15 @@ def machine_id() -> str:
 
 
 def is_dead(owner: Owner, expires_at: float, now: float) -> bool:
-    """Whether the owner is certainly gone. For an owner on another machine only an expired lock proves it."""
-    if owner.machine == machine_id():
+    """Whether the owner is certainly gone. On another machine, or hidden, only an expired lock proves it."""
+    if owner.machine == machine_id() and not _is_hidden(owner.pid):
         return not tree.alive(owner.pid, owner.start_ticks)
     return now > expires_at
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether the kernel has this process, and /proc does not show it: it is another user's (hidepid)."""
+    with suppress(OSError):
+        os.getpriority(os.PRIO_PROCESS, pid)
+        return not os.access(f"/proc/{pid}/stat", os.R_OK)
+    return False

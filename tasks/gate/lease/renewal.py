@@ -108,8 +108,7 @@ async def liveness_of(store: Store, flow_run_id: str) -> RunLiveness:
 
 def patience_s(renewed_at: float, now: float) -> float:
     """How long a lock may stay unchanged before its owner counts as dead: one more renewal, or a minute if it looks fresh."""
-    fresh = now - renewed_at < FRESH_S
-    return FRESH_S if fresh else RENEW_S + SLACK_S
+    return FRESH_S if now - renewed_at < FRESH_S else RENEW_S + SLACK_S
 
 
 def _known_liveness(held: HeldLease, first: HeldLease) -> RunLiveness | None:

@@ -37,6 +37,8 @@ TROUBLES: Mapping[str, Trouble] = {
 OUT_OF = "OutOf"
 # Why a container waits: these do not pass by themselves, those may, and any other word is a start that goes on.
 NEVER_STARTS = frozenset(("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"))
+# A kubelet that has not heard of a Secret or ConfigMap yet says CreateContainerConfigError, and tries again.
+SYNCS = "failed to sync "
 # The node's container runtime could not start it (pkg/kubelet/container/sync_result.go), as where a GPU is gone: the message has the
 # runtime's words. It is no mistake of the gate file.
 RUNTIME_FAILS = "RunContainerError"
@@ -112,7 +114,8 @@ class PodView:
             return TROUBLES.get(self.reason, capacity)
         if self.waits == RUNTIME_FAILS:
             return Trouble.ENDED
-        return Trouble.CONFIGURATION if self.waits in NEVER_STARTS else Trouble.NONE
+        never = self.waits in NEVER_STARTS and SYNCS not in self.message
+        return Trouble.CONFIGURATION if never else Trouble.NONE
 
     @property
     def text(self) -> str:

@@ -86,8 +86,7 @@ def find(name: str, nodes: int) -> Network:
 
 def remove(name: str) -> None:
     """Remove the network and end what still runs in it. Nothing of that name is fine. Raises NetworkError."""
-    pattern = re.compile(rf"{re.escape(name)}-(sw|\d+)")
-    for namespace in filter(pattern.fullmatch, _namespaces()):
+    for namespace in filter(re.compile(rf"{re.escape(name)}-(sw|\d+)").fullmatch, _namespaces()):
         try:
             _empty(namespace)
             _ip("netns", "del", namespace)

@@ -114,9 +114,7 @@ def node_names(nodes: int) -> tuple[str, ...]:
 
 def network_name(folder: Path, options: LocalOptions) -> str:
     """The name that the job's namespaces begin with; "" on loopback. One job folder, one name."""
-    if options.network == LocalNetwork.LOOPBACK:
-        return ""
-    return options.prepared or f"pl-{_digest(folder)}"
+    return "" if options.network == LocalNetwork.LOOPBACK else options.prepared or f"pl-{_digest(folder)}"
 
 
 def label_value(folder: Path, options: LocalOptions) -> str:

@@ -185,8 +185,7 @@ def _probe(
             "Correct container_arguments and container_mounts. GPUs need the NVIDIA Container Toolkit, set up for this engine",
         )
     elif done.returncode:  # the container started, so that what is wrong is inside
-        remedy = "Correct `python` and container_mounts: it does not start there"
-        yield wrong("python", how, remedy)
+        yield wrong("python", how, "Correct `python` and container_mounts: it does not start there")
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:

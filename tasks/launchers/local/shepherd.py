@@ -112,8 +112,7 @@ class Shepherd:
         self.folder.write_keepers(self.guard, os.getpid(), self.attempt)
         try:
             self._start()
-            reason = self._watch(time.monotonic())
-            status = self._end(reason)
+            status = self._end(self._watch(time.monotonic()))
         except (NetworkError, OSError) as error:
             left = end_children(0.0)
             status = self._status(JobState.FAILED, f"the nodes could not be started: {error}", _left(left))
@@ -135,8 +134,7 @@ class Shepherd:
 
     def _start(self) -> None:
         """Make the network, write the roster, start every node; the log threads come after the last fork."""
-        addresses = self._addresses()
-        write_roster(self.folder, self.submission, addresses)
+        write_roster(self.folder, self.submission, self._addresses())
         withheld = json.loads(os.environ.pop(WITHHELD, "{}"))
         for node in self.submission.nodes:
             environment = node_environment(os.environ, node, withheld, self.attempt)

@@ -247,8 +247,7 @@ def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[
     require_own_folders(body)
     if problems := objections(body):
         raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(problems)}")
-    checked = image.checked_in(job, image.image_of(body))
-    unverified = tuple(map(image.unknown_tools, checked))
+    unverified = tuple(map(image.unknown_tools, image.checked_in(job, image.image_of(body))))
     return Plan(job, (ApiCall(SERVICE, OPERATION, job.name, body),), uploads, unverified)
 
 

@@ -100,8 +100,7 @@ class SageMakerLauncher(Launcher):
                 return
             described = describe(self.clients, name, ANSWER_S)
             if described is not None:
-                ended = described if job_states.state_of(described).final else None
-                self._output(name).fetch(into, ended)
+                self._output(name).fetch(into, described if job_states.state_of(described).final else None)
         except OSError as error:
             raise LaunchError(
                 f"{name}: {into} cannot be written ({error.strerror or error}). Free space, or choose another folder."

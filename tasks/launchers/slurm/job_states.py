@@ -109,8 +109,7 @@ class SlurmJob:
         """Why it will wait for ever, None if it may start."""
         if STATES.get(self.state) is not JobState.PENDING:
             return None
-        quota = Trouble.QUOTA if PER_JOB_LIMIT.fullmatch(self._code) else None
-        return NEVER_RUNS.get(self._code, quota)
+        return NEVER_RUNS.get(self._code, Trouble.QUOTA if PER_JOB_LIMIT.fullmatch(self._code) else None)
 
     @property
     def _code(self) -> str:

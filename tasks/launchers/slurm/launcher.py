@@ -92,14 +92,12 @@ class SlurmLauncher(FolderLauncher):
     def state(self, name: str) -> JobStatus:
         if not re.fullmatch(JOB_NAME, name):
             return no_job(f"no job is named {name!r:.80}")
-        folder = self._folder(name)
-        agents = folder.attempts()
-        final = folder.final()
-        if final is not None:
-            return _status(final, agents)
+        folder, agents = self._folder(name), Attempts()
         try:
-            return self._ask(name, folder, agents)
-        except LaunchError as error:
+            agents = folder.attempts()
+            final = folder.final()
+            return _status(final, agents) if final is not None else self._ask(name, folder, agents)
+        except (LaunchError, OSError) as error:  # a mount that fails for a moment says nothing about the job
             return agents.status(JobState.UNKNOWN, str(error))
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
@@ -127,8 +125,7 @@ class SlurmLauncher(FolderLauncher):
 
     def _end(self, name: str, folder: SharedJobFolder, within_s: float = 0.0) -> None:
         """End every job of that name. Raises LaunchError, OSError."""
-        longest_s = within_s or self.options.grace_s + CANCEL_S
-        submission.cancel(name, folder, longest_s, min(self.poll_s, 1.0))
+        submission.cancel(name, folder, within_s or self.options.grace_s + CANCEL_S, min(self.poll_s, 1.0))
 
     def _folder(self, name: str) -> SharedJobFolder:
         return SharedJobFolder(self.root, name)
@@ -160,8 +157,7 @@ class SlurmLauncher(FolderLauncher):
                 return self._final(name, folder, agents, _not_started(job, agents, f" ({PROLOG})"))
             now = time.monotonic()
             if now - self._over_since.setdefault(name, now) < DRAINED_S:
-                text = f"{job.detail}, and its script has not run"
-                return agents.status(JobState.RUNNING, text)
+                return agents.status(JobState.RUNNING, f"{job.detail}, and its script has not run")
         if job is not None and not job.job_state.final and job.state != FORGOTTEN:
             self._over_since.pop(name, None)
             text = "; ".join((job.detail, *_waits(folder, agents)))
@@ -215,8 +211,7 @@ class SlurmLauncher(FolderLauncher):
         try:
             folder.write_final(final)
         except OSError as error:
-            text = f"{final.detail}; {file_remedy(error, folder.path)}"
-            final = replace(final, detail=text)
+            final = replace(final, detail=f"{final.detail}; {file_remedy(error, folder.path)}")
         self._over_since.pop(name, None)
         return _status(final, agents)
 
@@ -272,8 +267,7 @@ def _end_of(
         others = tuple(sorted(agents.hosts - {*ended.failed}))
         later = f"the other nodes still ran {folder.failed_grace_s()} s later and were ended"
         return replace(agents.status(JobState.FAILED, f"{text}; {later}", Trouble.ENDED), ended=others)
-    ends = _failed(agents)
-    text = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *ends))
+    text = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *_failed(agents)))
     return agents.status(JobState.FAILED, _with_words(text, agents, folder), Trouble.ENDED)
 
 

@@ -66,9 +66,7 @@ def minutes_of(text: str) -> float | None:
     days, first, second, third = (int(number or 0) for number in match.groups())
     if match[1] is not None:
         return days * 1440.0 + first * 60 + second + third / 60
-    if match[4] is not None:
-        return first * 60.0 + second + third / 60
-    return first + second / 60
+    return first * 60.0 + second + third / 60 if match[4] is not None else first + second / 60
 
 
 def shortage(lines: str, needed: int) -> str:

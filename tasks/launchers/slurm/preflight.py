@@ -269,7 +269,6 @@ def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Preflig
 
 
 def _option(subject: str, option: str, remedy: str) -> PreflightCheck:
-    help_text = commands.run("srun", "--help")
-    if option in help_text.out:
+    if option in commands.run("srun", "--help").out:
         return ok(subject, f"srun has {option}")
     return wrong(subject, f"it is not installed: srun has no {option} here", remedy)

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.text.inert import clean, one_line
-from tasks.text.tables import excerpt
+from tasks.text.tables import counted, excerpt
 
 Block = dict[str, Any]
 BLOCKS, BLOCKS_CHARACTERS = 50, 12_000
@@ -68,7 +68,9 @@ def code(text: str, most: int = SECTION) -> Block:
     """Raw output or commands, to be copied as they are: no sign in it is markup."""
     lines = clean(text).splitlines()
     more = len(lines) - CODE_LINES
-    body = "\n".join(lines[:CODE_LINES] + ([f"... and {more} more lines in the report"] if more > 0 else []))
+    body = "\n".join(
+        lines[:CODE_LINES] + ([f"... and {counted(more, 'more line')} in the report"] if more > 0 else [])
+    )
     element = {"type": "text", "text": excerpt(body, most) or "-"}
     return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": [element]}]}
 

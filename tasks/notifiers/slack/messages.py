@@ -65,7 +65,9 @@ _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     """The deadline and how to answer; buttons only if somebody may press them."""
-    prompt = "*Override this verdict?*" if question.override else "*Launch in spite of these warnings?*"
+    prompt = (
+        "*Override this verdict?*" if question.override else "*Start the training despite these warnings?*"
+    )
     prompt = f"*Allow this: {escape(question.repair, LINE)}?*" if question.repair else prompt
     ways = ["with the buttons below"] if question.by_slack else []
     ways += [_in_prefect(question.url)] if question.url and not question.repair else []

@@ -91,10 +91,9 @@ def server_environment(
 ) -> dict[str, str]:
     """The whole environment of the server process: the person's own Prefect settings do not reach it."""
     inherited = {name: value for name, value in environ.items() if not name.upper().startswith("PREFECT_")}
-    services = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES_OFF}
     return {
         **inherited,
-        **services,
+        **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES_OFF},
         **_private(home),
         "PREFECT_SERVER_API_AUTH_STRING": auth,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",

@@ -41,8 +41,7 @@ class HeatMap:
 def maps_of(matrices: Sequence[DecodedMatrix]) -> tuple[HeatMap, ...]:
     """One map of each matrix with a bad test, those that name a suspect first."""
     bad = [matrix for matrix in matrices if matrix.decoded.bad]
-    ordered = sorted(bad, key=lambda matrix: not matrix.decoded.suspects)
-    return tuple(map(heat_map, ordered[:MAPS]))
+    return tuple(map(heat_map, sorted(bad, key=lambda matrix: not matrix.decoded.suspects)[:MAPS]))
 
 
 def heat_map(tested: DecodedMatrix) -> HeatMap:

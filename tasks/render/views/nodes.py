@@ -141,8 +141,7 @@ def finding_state(finding: Finding | Group) -> State:
 
 def places(subject: str) -> tuple[str, ...]:
     """The nodes that a subject touches: a link has two ends."""
-    ends = subject.split(LINK) if LINK in subject else [node_of(subject)]
-    return tuple(dict.fromkeys(ends))
+    return tuple(dict.fromkeys(subject.split(LINK) if LINK in subject else [node_of(subject)]))
 
 
 def _line(

@@ -37,12 +37,12 @@ class Disagreement(StrEnum):
     CONDEMNED: jobs may start on a node whose gates condemn it. PROVEN: a node that they prove is out of service.
     """
 
-    SERVES = "serves, but is fenced by us"
-    OTHER_HOLDER = "is fenced by us, but another holds it"
-    UNMARKED = "is fenced by us, but has no mark of ours"
-    OTHER_GATE = "is marked for another gate than our last act"
-    HELD = "has our mark, but no act of ours holds it"
-    MISSING = "is fenced by us, but the engine does not know it"
+    SERVES = "serves, but Prelaunch fenced it"
+    OTHER_HOLDER = "Prelaunch fenced it, but another holds it"
+    UNMARKED = "Prelaunch fenced it, but its mark is gone"
+    OTHER_GATE = "is marked for another gate than the last act"
+    HELD = "has Prelaunch's mark, but no act explains it"
+    MISSING = "Prelaunch fenced it, but the engine does not know it"
     CONDEMNED = "serves jobs, but is condemned"
     PROVEN = "is out of service, but is proven"
 

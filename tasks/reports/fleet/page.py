@@ -58,11 +58,10 @@ LinkOf = Callable[[str], str]
 
 def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
     """The page of all machines, the worst first."""
-    script = (HERE / "fleet.js").read_text(encoding="utf-8")
     return _rendered(
         "fleet.html",
         fleet,
-        script,
+        (HERE / "fleet.js").read_text(encoding="utf-8"),
         title=one_line(title, 120),
         tone=_tone(fleet),
         said=one_line(answer_line(fleet), 1000),

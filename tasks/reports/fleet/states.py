@@ -63,9 +63,8 @@ class _History:
     @property
     def findings(self) -> list[NodeFinding]:
         """The newest ones of each kind, by time."""
-        findings = [finding for _, history in self.histories for finding in history.findings]
         return sorted(
-            findings,
+            [finding for _, history in self.histories for finding in history.findings],
             key=lambda f: (f.judged_at, f.gate_id, f.finding.check, f.finding.subject, f.finding.message),
         )
 

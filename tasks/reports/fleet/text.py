@@ -40,10 +40,10 @@ COLUMNS = (
 )  # fmt: skip
 # What ends a state.
 ADVICE = {
-    NodeState.CONDEMNED: "repair or replace the machine. A gate that measures the check of the finding without it closes the finding.",
+    NodeState.CONDEMNED: "repair or replace the machine, then run the gate: if the check passes, the finding is closed.",
     NodeState.CANNOT_TELL: "run the gate again. The report of the last gate says what is missing.",
-    NodeState.DOUBTFUL: "set right what the finding names (the report of its gate has the remedy), and run the gate. A gate that "
-    "measures its check without finding it again closes the finding.",
+    NodeState.DOUBTFUL: "correct what the finding names (its gate's report has the remedy), then run the gate: if the "
+    "check passes, the finding is closed.",
     NodeState.UNPROVEN: "run a gate on the machine.",
 }
 
@@ -205,8 +205,7 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
 
 def state_line(node: FleetNode) -> str:
     """ "condemned; proven 9 d ago by gate g (deep); FAIL ..."."""
-    more = open_words(node) or trend_text.worse_words(node.trend)
-    return "; ".join([state_words(node), *more[:1]])
+    return "; ".join([state_words(node), *(open_words(node) or trend_text.worse_words(node.trend))[:1]])
 
 
 def state_words(node: FleetNode) -> str:

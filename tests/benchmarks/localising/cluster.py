@@ -105,12 +105,10 @@ class Draw:
     nodes: int
     order: tuple[int, ...]
 
-    def dead_and_slow(self, count: int, first: int = 0) -> tuple[Fault, ...]:
+    def dead_and_slow(self, count: int) -> tuple[Fault, ...]:
         """Bad nodes: each third one answers nothing, the others have 0.3 and 0.6 of a good node's bandwidth left."""
         left: tuple[float | None, ...] = (0.3, None, 0.6)
-        return tuple(
-            Fault(Entity.NODE, (self.order[first + i],), factor=left[i % len(left)]) for i in range(count)
-        )
+        return tuple(Fault(Entity.NODE, (self.order[i],), factor=left[i % len(left)]) for i in range(count))
 
     def links(self, count: int, first: int = 0) -> tuple[Fault, ...]:
         """Bad links between nodes that are otherwise good; no two share an end."""

@@ -11,9 +11,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-POOL = 1 << 14
-POOL_SEED = 7_310_011
-
 
 @dataclass(frozen=True)
 class Noise:
@@ -49,8 +46,8 @@ SLOWED_EXPONENT = 1.5
 
 def good_values(noise: Noise) -> tuple[float, ...]:
     """Values that good tests draw from."""
-    rng = random.Random(POOL_SEED)
-    return tuple(_good(noise, rng) for _ in range(POOL))
+    rng = random.Random(7_310_011)
+    return tuple(_good(noise, rng) for _ in range(1 << 14))
 
 
 def _good(noise: Noise, rng: random.Random) -> float:

@@ -1,4 +1,7 @@
-"""What the instance table says of types that were once left open."""
+"""What the instance table says of types that were once left open.
+
+And of a GPU's PCIe link: what somebody saw on such an instance, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,18 @@ def test_an_unknown_type_comes_with_those_that_are_known(name: str, near: str | 
     assert says in said and everything in said and len(said) < 600
     assert (says + everything == said) is (near is not None)
     assert (near is None) is ("[cluster.machine]" in said and "prelaunch node machine" in said)
+
+
+# Models with the link width of a capture in AWS: nvidia-smi -q -x, or the boards that share a baseboard with one.
+SEEN = {"T4": 8, "L40S": 8, **dict.fromkeys(("V100", "A100", "H100", "H200", "B200", "B300", "GB200"), 16)}
+
+
+def test_a_width_that_nobody_saw_is_not_in_the_table() -> None:
+    """A healthy L40S and T4 have 8 lanes of 16 there: 16 guessed for an A10G or an L4 would condemn healthy nodes."""
+    wrong = {
+        name: instance.pcie_width
+        for name, instance in builtin().instances.items()
+        if instance.gpu and instance.pcie_width != SEEN.get(instance.gpu.partition(" ")[0].partition("-")[0])
+    }
+
+    assert {} == wrong

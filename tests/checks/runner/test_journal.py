@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -18,6 +19,7 @@ from checks.model import SCHEMA_VERSION, Declared, Node, Observation, Outcome, P
 from checks.runner import journal as journals
 from checks.runner.deadline import limited
 from checks.runner.journal import ReportJournal, ReportWriteError
+from checks.value_types import DecodeError
 
 
 def journal(path: Path) -> ReportJournal:
@@ -69,6 +71,19 @@ def test_a_report_that_is_too_long_loses_evidence_never_observations(tmp_path: P
 
     assert len(data) <= NODE_REPORT_BYTES and len(rows) == NODE_REPORT_BYTES // 4000
     assert any(o.evidence_truncated and not o.evidence for o in rows)
+
+
+@pytest.mark.parametrize("field", ["seconds", "started_s"])
+@pytest.mark.parametrize("number", [-1.0, 1.7e9])
+def test_a_time_that_the_merged_report_may_not_have_is_refused(
+    tmp_path: Path, field: str, number: float
+) -> None:
+    """A clock that leaps from 1970 while the checks run made the report of all nodes unreadable after a GO."""
+    made, changed = journal(tmp_path / "node-0.json"), {field: number}
+    made.add([replace(row("a.a"), **changed)])  # type: ignore[arg-type]
+
+    with pytest.raises(DecodeError, match=field):
+        load_node(made.path.read_bytes())
 
 
 @pytest.mark.parametrize("profile", Profile)

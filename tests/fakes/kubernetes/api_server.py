@@ -27,7 +27,6 @@ from tests.fakes.kubernetes.operator_schemas import SCHEMAS, problem_of
 from tests.fakes.serving import QuietHandler
 
 Object = dict[str, Any]
-VERSION = "1.31"
 KINDS = {
     "ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "Pod": "pods", "Node": "nodes",
     "Job": "jobs", "SelfSubjectAccessReview": "selfsubjectaccessreviews",
@@ -150,7 +149,7 @@ def _validate(made: Object) -> None:
             raise Problem(422, "Invalid", f"{made['kind']} is invalid: {problem}")
         return
     try:
-        kubernetes_validate.validate(made, VERSION, strict=True)
+        kubernetes_validate.validate(made, "1.31", strict=True)
     except kubernetes_validate.ValidationError as error:
         raise Problem(422, "Invalid", f"{made['kind']} is invalid: {error.message[:300]}") from error
 

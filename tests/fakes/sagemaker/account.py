@@ -28,7 +28,6 @@ MANIFEST = json.dumps(
         "layers": [],
     }
 )
-TAGS = ("latest", "test")
 REGISTRY = ".dkr.ecr."
 
 
@@ -41,7 +40,7 @@ def furnish(iam: Any, ecr: Any, images: Mapping[str, Image]) -> None:
         host, _, name = uri.partition("/")
         if REGISTRY in host:
             repository, _, tag = name.partition(":")
-            _push(ecr, repository, (tag,) if tag else TAGS)
+            _push(ecr, repository, (tag,) if tag else ("latest", "test"))
 
 
 def _push(ecr: Any, repository: str, tags: tuple[str, ...]) -> None:

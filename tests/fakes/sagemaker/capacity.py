@@ -9,9 +9,7 @@ from tests.fakes.sagemaker.job import Job, Pool
 if TYPE_CHECKING:
     from tests.fakes.sagemaker.plane import Plane
 
-POLL_S = 0.05
 RETRYING = "Insufficient capacity error from EC2 while launching instances, retrying!"
-NONE_LEFT = "InsufficientCapacityError: Unable to provision requested ML compute capacity."
 STOPPED = "Stopped"
 
 
@@ -22,11 +20,11 @@ def acquire(plane: Plane, job: Job) -> str:
         plane.dials.next_capacity_errors -= fails
     if fails:
         job.move("Pending", RETRYING)
-        return NONE_LEFT
+        return "InsufficientCapacityError: Unable to provision requested ML compute capacity."
     while not _take(plane, job):
         if job.secondary != "Pending":
             job.move("Pending", RETRYING)
-        if job.pause(POLL_S):
+        if job.pause(0.05):
             return STOPPED
     return ""
 

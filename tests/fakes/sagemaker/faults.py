@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 
 from tests.fakes.sagemaker.dials import Dials
 
-# S3 API reference, "Error responses".
-WORDS = {"SlowDown": (503, "Please reduce your request rate.")}
-
 
 @dataclass(frozen=True)
 class Throttle:
@@ -78,6 +75,7 @@ class Faults:
 
 def error(code: str) -> tuple[int, bytes]:
     """Status and body of an S3 error."""
-    status, message = WORDS[code]
+    # S3 API reference, "Error responses".
+    status, message = {"SlowDown": (503, "Please reduce your request rate.")}[code]
     said = f"<Error><Code>{code}</Code><Message>{message}</Message><RequestId>0</RequestId></Error>"
     return status, f"<?xml version='1.0' encoding='UTF-8'?>\n{said}".encode()

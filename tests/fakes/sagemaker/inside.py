@@ -31,7 +31,6 @@ KEPT = {"nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024, "nodiratime": 204
 # moby, oci/caps/defaults.go; numbers of linux/capability.h: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
 # net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap.
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 # moby, oci/defaults.go: MaskedPaths and ReadonlyPaths, and where a host keeps its kernel's log, which no image brings.
 MASKED_FILES = ("/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/sched_debug")
 MASKED_FOLDERS = (
@@ -128,7 +127,7 @@ def _few_devices(scratch: str, files: list[str], shm_bytes: int) -> None:
     new = tempfile.mkdtemp(dir=scratch)
     # As Docker's. In a folder that everybody may write a kernel lets nobody open another one's file in order to create it.
     _mount("tmpfs", new, "tmpfs", 0, "mode=755")
-    for name in DEVICES:
+    for name in ("null", "zero", "full", "random", "urandom", "tty"):
         _write(os.path.join(new, name), "")
         _mount(f"/dev/{name}", os.path.join(new, name), "", BIND)
     for name in files:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.fakes.sagemaker.plane import Plane
 
 REASON_CHARACTERS = 1024  # FailureReason: its maximum length
-DAY_S = 86400  # StoppingCondition: MaxRuntimeInSeconds, "The default value is 1 day"
 MESSAGES = {
     "Completed": "Training job completed",
     "Failed": "Training job failed",
@@ -153,5 +152,6 @@ class Lifecycle:
             self._job.move(status, message)
 
     def _max_runtime(self) -> float:
-        given = (self._job.request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds", DAY_S)
+        # StoppingCondition: MaxRuntimeInSeconds, "The default value is 1 day"
+        given = (self._job.request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds", 86400)
         return float(given)

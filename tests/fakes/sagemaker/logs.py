@@ -10,7 +10,6 @@ import time
 from typing import IO, Any
 
 GROUP = "/aws/sagemaker/TrainingJobs"
-FLUSH_S = 0.1
 LINE_BYTES = 256 * 1024  # PutLogEvents: the size of one event
 BATCH = 1000
 
@@ -77,7 +76,7 @@ class Pump:
     def _bring(self) -> None:
         last = False
         while not last:
-            last = self._ended.wait(FLUSH_S)
+            last = self._ended.wait(0.1)
             with self._lock:
                 lines, self._waiting = self._waiting, []
             if lines:

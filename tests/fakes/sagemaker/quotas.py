@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-SERVICE = "ServiceQuotasV20190624"
 OPERATIONS = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
 # "Amazon SageMaker AI endpoints and quotas", AWS General Reference: the defaults of one job.
 # AWS gives a new account 20 instances per job; this one has asked for more.
@@ -19,7 +18,7 @@ ONE_JOB = {"Maximum number of instances per training job": 64, "Longest run time
 
 def knows(service: str, operation: str, body: bytes) -> bool:
     """Whether this is a question for here."""
-    if service != SERVICE or operation not in OPERATIONS:
+    if service != "ServiceQuotasV20190624" or operation not in OPERATIONS:
         return False
     return bool(json.loads(body or b"{}").get("ServiceCode") == "sagemaker")
 

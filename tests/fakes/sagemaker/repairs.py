@@ -14,8 +14,6 @@ from tests.fakes.sagemaker.job import Job
 if TYPE_CHECKING:
     from tests.fakes.sagemaker.plane import Plane
 
-MESSAGE = "Repairing training cluster due to hardware failure"
-
 
 def after_failure(plane: Plane, job: Job, ended: Ended) -> bool:
     """Whether the cluster was repaired, so that the containers start again."""
@@ -24,7 +22,7 @@ def after_failure(plane: Plane, job: Job, ended: Ended) -> bool:
             return False
         job.repairs += 1
         job.machines = [plane.fleet.replace(m) if m is ended.first.machine else m for m in job.machines]
-    job.move("Restarting", MESSAGE)
+    job.move("Restarting", "Repairing training cluster due to hardware failure")
     return True
 
 

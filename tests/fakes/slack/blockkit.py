@@ -14,7 +14,6 @@ from slack_sdk.models.blocks import Block, BlockElement
 BLOCKS = {"message": 50, "modal": 100}
 # Measured by others: https://github.com/slackapi/bolt-js/issues/2509
 JSON_CHARACTERS = 13_200
-CONTEXT = 2000
 MESSAGE_BLOCKS = ("actions", "context", "divider", "header", "section", "rich_text")
 # In these Slack parses nothing, and takes no other kind of text.
 PLAIN = ("header", "button", "input")
@@ -48,7 +47,7 @@ def _block(block: Any, surface: str) -> Iterator[str]:
             made.validate_json()
     except SlackObjectFormationError as error:
         yield str(error)
-    yield from _texts(block, CONTEXT if kind == "context" else 0)
+    yield from _texts(block, 2000 if kind == "context" else 0)
 
 
 def _texts(value: dict[str, Any], most: int) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""`prelaunch doctor`: a healthy machine is exit code 0, what is missing is 2, and what cannot be looked at is never OK."""
+"""`prelaunch doctor`: a healthy machine is exit code 0, what is missing is 2, and what cannot be looked at is never OK.
+
+The secrets of notifiers have to be there, and a test notification has to arrive.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.cli import doctor
+from flows.cli.doctor import look_at_notifiers as looked
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
@@ -23,6 +27,7 @@ from tasks.launchers.preflight import ok
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.folder import FolderStore
+from tests.fakes.pagerduty import pagerduty_server
 from tests.flows.cli.conftest import Run
 from tests.flows.gates import write_gate
 
@@ -222,3 +227,53 @@ def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
 
     assert ["OK", "MISSING"] == words([of_file, line])
     assert line.subject.startswith("approval.approvers[0] (line ")
+
+
+NOTIFY = """
+[notify]
+order = ["pagerduty", "log"]
+owner = ["log"]
+[notify.pagerduty]
+routing_key = "{reference}"
+url = "{url}"
+"""
+
+
+def test_a_secret_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment, or in a block of a server that is configured; nobody is notified."""
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    monkeypatch.chdir(tmp_path)
+    with pagerduty_server() as pagerduty:
+        key = pagerduty.service()
+        env = context(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
+        log = list(looked(context(tmp_path, '\n[notify]\norder = ["log"]\n'), send_test=False))
+        block = context(tmp_path, NOTIFY.format(reference="block:secret/mine", url=pagerduty.url))
+        monkeypatch.delenv("MY_KEY", raising=False)
+        absent = list(looked(env, send_test=False))
+        monkeypatch.setenv("MY_KEY", key)
+        there = list(looked(env, send_test=False))
+        blocked = list(looked(block, send_test=False))
+
+        assert [] == pagerduty.incidents[key]
+    assert ["MISSING", "OK", "OK", "WARNING"] == words(absent) and "MY_KEY is not set" in absent[0].text
+    assert (["OK", "OK", "OK", "WARNING"], ["OK", "OK"]) == (words(there), words(log))
+    assert ["MISSING", "OK", "OK", "WARNING"] == words(blocked) and "Set PREFECT_API_URL" in blocked[0].remedy
+
+
+def test_a_test_notification_is_sent_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that it is a test; a service that refuses it is missing. The store keeps nothing of it."""
+    with pagerduty_server() as pagerduty:
+        key = pagerduty.service()
+        made = context(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
+        monkeypatch.setenv("MY_KEY", key)
+        sent = list(looked(made, send_test=True))
+        monkeypatch.setenv("MY_KEY", "0" * 32)
+        refused = list(looked(made, send_test=True))
+        (incident,) = pagerduty.incidents[key]
+
+    assert ["OK", "OK", "OK", "WARNING"] == words(sent)
+    assert incident.payload["summary"].startswith("TEST test: no action is needed")
+    assert ("info", "resolved") == (incident.payload["severity"], incident.status)
+    assert incident.dedup_key.startswith("prelaunch/") and "/test/doctor-" in incident.dedup_key
+    assert ["MISSING", "OK", "OK", "WARNING"] == words(refused)
+    assert not (tmp_path / "store").exists()

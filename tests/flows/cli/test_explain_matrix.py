@@ -1,4 +1,7 @@
-"""`prelaunch explain` of a matrix: 0 nobody stands out, 1 somebody does, 3 nobody can tell."""
+"""`prelaunch explain` of a matrix: 0 nobody stands out, 1 somebody does, 3 nobody can tell.
+
+And of a kernel log with Xids: each line has one remedy.
+"""
 
 from __future__ import annotations
 
@@ -106,3 +109,25 @@ def test_a_node_that_the_matrix_lacks_is_missed_by_who_declared_it(explain: Expl
 
     assert 3 == code
     assert "it contains 8 nodes, but 9 are declared" in out
+
+
+GPU = "NVRM: Xid (PCI:0000:b9:00): "
+
+
+def log(folder: Path, *said: str) -> str:
+    """A kernel's log from its start to an hour later, with these messages."""
+    lines = [f"[ {900 + at}.000000] {line}" for at, line in enumerate(said)]
+    path, begin = folder / "dmesg.txt", "[    0.000000] Linux version 6.1.119 (x)"
+    path.write_text("\n".join([begin, *lines, "[ 3600.000000] all well", ""]))
+    return str(path)
+
+
+def test_a_gpu_that_fell_off_the_bus_has_one_first_action(run: Run, tmp_path: Path) -> None:
+    """Two checks read the same line: the node is restarted, then replaced (NVIDIA's catalogue: RESTART_BM, then CONTACT_SUPPORT)."""
+    said = f"{GPU}79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    out = " ".join(run("explain", log(tmp_path, said)).out.split())
+
+    assert 1 == out.count("Do: Restart the node (") and "Reset the node" not in out
+    assert 1 == out.count("Do: Follow the remedy above for the same lines.")
+    assert out.index("Do: Restart") < out.index("If it returns, replace the node")
+    assert out.index("FAIL HARDWARE kernel.xid") < out.index("FAIL HARDWARE kernel.hardware")

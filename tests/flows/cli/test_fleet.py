@@ -168,9 +168,9 @@ def test_a_node_that_the_engine_serves_and_that_we_fenced_is_marked(
 
     shown = json.loads(run("fleet", "list", file, *LONG, "--format", "json").out)
     nodes = {node["name"]: (node["ours"], node["differs"]) for node in shown["nodes"]}
-    assert ("fenced", "serves, but is fenced by us") == nodes["node-0"]
+    assert ("fenced", "serves, but Prelaunch fenced it") == nodes["node-0"]
     assert ("untouched", "serves jobs, but is condemned") == nodes["node-1"]
-    assert ("fenced", "is fenced by us, but the engine does not know it") == nodes["node-2"]
+    assert ("fenced", "Prelaunch fenced it, but the engine does not know it") == nodes["node-2"]
     assert [("n9", "serving")] == [(one["name"], one["engine"]["service"]) for one in shown["untested"]]
     out = run("fleet", "list", file, *LONG).out
     assert "No gate has tested 1 other node: n9" in out and "3 differ from the engine" in out.splitlines()[0]

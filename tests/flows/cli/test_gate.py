@@ -1,9 +1,10 @@
-"""`prelaunch gate` as a person runs it: a process of its own, the embedded server, signals."""
+"""`prelaunch gate` as a person runs it: a process of its own, the embedded server, signals, and what its nodes lack."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,24 +14,30 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from checks.documents.report import dump_plain
 from flows.cli.prefect_server import HEARTBEAT, QUIET
 from tasks.gate.context import open_gate_context
+from tasks.gate.lease.lease import lease_of_cluster
+from tasks.gate.lease.owner import is_dead
 from tasks.gate.submission import PreflightFailed, run_preflight
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.local.network import lacks_rights
 from tasks.orchestration.foreground import release_signals
-from tasks.orchestration.server.server import EmbeddedServer
+from tasks.orchestration.server.server import EmbeddedServer, ServerError
 from tasks.reports.schema import RESULT_PATH
 from tasks.store.base import Store
-from tasks.store.layout import preflight_key
+from tasks.store.layout import lease_key, preflight_key
 from tests.flows.cli.conftest import Run
 from tests.flows.gates import processes_below, runs, write_gate
+from tests.tasks.gate.lease.test_lease import DEAD, NOW, lease
+from tests.tasks.sessions import TRAIN_JOB
 
 SAGEMAKER = Path(__file__).parents[3] / "deployments" / "gates" / "sagemaker-p5.toml"
 
@@ -247,6 +254,21 @@ def test_a_server_that_does_not_answer_is_a_service_error(
     assert clean(tmp_path)
 
 
+def test_an_early_end_forgets_no_old_job(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate was killed while its training ran, and this one has its lock. A person reads what may run on."""
+    context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path))))
+    dead = replace(lease(), cluster="test", digest=context.digest, engine=context.engine, owner=DEAD)
+    context.store.put(lease_key("test"), dump_plain(dead))
+    monkeypatch.setattr("tasks.gate.session.running_jobs", lambda lease: (TRAIN_JOB,))
+    monkeypatch.setattr("flows.cli.gate._require_local_nodes", lambda context, plans: None)
+    monkeypatch.setattr("flows.cli.gate.start_server", Mock(side_effect=ServerError("full")))
+    said = run("gate", context.file).err
+    left = lease_of_cluster(context.store, "test")
+
+    assert left is not None and TRAIN_JOB in left.jobs and is_dead(left.owner, left.expires_at, NOW)
+    assert "The jobs of gate g-1" in said and "may run on: start the gate again" in said
+
+
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder of its own, where no service is named."""
@@ -311,3 +333,21 @@ def test_a_gate_that_may_run_warns_of_what_may_be_an_example(
     assert {} == healthy.put
     assert ("warning", "approval.approvers[0]") == (line["result"], line["key"])
     assert f"(line {len(file.read_text().splitlines())})" in line["subject"]
+
+
+def test_nodes_of_this_machine_without_torch_are_told_before_a_server_starts(
+    tmp_path: Path, run: Run
+) -> None:
+    """By the very command that installs it; the cluster is not locked, and nothing waits for a server."""
+    python = tmp_path / "bare-python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    python.chmod(0o755)
+    path = write_gate(tmp_path)
+    text = re.sub(r"(?m)^python = .*", f'python = "{python}"', path.read_text())
+    policy = ROOT / "deployments" / "policies" / "local.toml"
+    path.write_text(text.replace('"policy.toml"', json.dumps(str(policy))))
+
+    ended = run("gate", path, "--format", "json")
+
+    assert 2 == ended.code and "server" not in ended.err
+    assert f"{python}, which runs the nodes, has no module torch" in str(ended.document["error"])

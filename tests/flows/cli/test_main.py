@@ -1,4 +1,7 @@
-"""The command itself: help without imports, usage errors, signals, closed pipes, errors of our own, and an end before it has begun."""
+"""The command itself: help without imports, usage errors, signals, closed pipes, errors of our own, and an end before it has begun.
+
+What reads files alone works where Prefect is broken, and does not import it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from flows.cli import judge
 from flows.cli.output import write_stdout
 from flows.cli.verbs import COMMANDS, VERBS, whole_parser
 from tests.flows.cli.conftest import Ended, Run
+from tests.installation.hostile import TRAP, environment
 from tests.sample_reports import POLICY, healthy
 from tests.waiting import until
 
@@ -344,3 +348,30 @@ def test_a_signal_before_the_gate_begins_is_a_cancellation(tmp_path: Path) -> No
     assert f"CANCELLED: {said}." == junit
     assert summary.startswith(f"# CANCELLED p5\n\n{said}") and "<h1>CANCELLED</h1>" in page
     assert "prelaunch: cancelled by SIGTERM\n" in done.stderr
+
+
+ROOT = Path(__file__).parents[3]
+PAGES = ("--html", "page.html", "--junit", "page.xml", "--summary", "page.md")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("facts", "p5.48xlarge"), 0), (("judge", "good.json", "--policy", "policy.json", *PAGES), 0)],
+    ids=["facts", "judge"],
+)
+def test_files_are_read_where_prefect_is_broken(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
+    """A package `prefect` that raises when it is imported is first on the path; it also writes that it was imported."""
+    imported = tmp_path / "imported"
+    broken = tmp_path / "packages" / "prefect"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text(TRAP.format(marker=str(imported)))
+    (tmp_path / "good.json").write_bytes(dump(healthy()))
+    (tmp_path / "policy.json").write_bytes(dump_plain(POLICY))
+    done = subprocess.run(
+        (sys.executable, "-m", "flows.cli.main", *words), cwd=tmp_path,
+        env=environment(f"{broken.parent}:{ROOT}", PRELAUNCH_DEBUG="1"),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (code, False) == (done.returncode, imported.exists()), done.stderr
+    assert "Traceback" not in done.stderr

@@ -76,7 +76,7 @@ def test_the_page_for_people_names_checks_stages_notifications_and_jobs() -> Non
         "not run: no GPU declared: gpu.inventory, ",
         "not run: left out by the gate file (a warning in every verdict): kernel.sxid\n",
         "checks, profile quick: about 17 s, at most 6.0 min for 0.20 node-hours\n",
-        "a node or a link is broken: hardware on-call, through log\n",
+        "a node or a link is broken: hardware on-call, through the log, which calls nobody\n",
         "local-plan-check-1: health checks: process node-0, process node-1\n",
     ):
         assert 1 == text.count(f"\n  {row}"), row
@@ -101,7 +101,8 @@ def test_the_answer_has_twelve_lines_at_most(
     labels = [line.partition(":")[0] for line in lines[-8:-1]]
     assert ["Time", "Cost", "Jobs", "Notified", "To do", "Unknown", "Results"] == labels
     jobs = ", ".join(job.name for job in planned_jobs(context))
-    assert [f"Jobs:     {jobs}", "Notified: broken hardware: log; everything else: log"] == lines[-6:-4]
+    log = "the log, which calls nobody"
+    assert [f"Jobs:     {jobs}", f"Notified: broken hardware: {log}; everything else: {log}"] == lines[-6:-4]
     assert lines[-4].startswith("To do:    correct 1 more condition that would stop the gate")
     assert "Unknown:  1 condition could not be looked at (--verbose lists them)" == lines[-3]
 
@@ -202,7 +203,7 @@ def test_the_plan_says_how_slow_a_part_must_be_to_be_named() -> None:
     strict = replace(context.policy, checks={**checks, "nccl.pairs": pairs})
 
     (line,) = [line for line in page(context) if "slower than the others" in line]
-    assert "by nccl.pairs: a link from 30 % on" in line and "refused" not in line
+    assert "nccl.pairs names a link that is at least 30 % slower" in line and "refused" not in line
     text = "\n".join(page(replace(context, policy=strict)))
     assert "refused if it could not name a node that is 10 % slower" in text
 

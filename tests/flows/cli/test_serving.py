@@ -1,12 +1,17 @@
-"""`prelaunch serve slack` and `prelaunch serve forms` as processes: what they say before they serve, and how they end."""
+"""`prelaunch serve slack` and `prelaunch serve forms` as processes: what they say before they serve, and how they end.
+
+And `prelaunch serve exporter`: it serves until it is told to end, on this machine only.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +19,19 @@ from typing import IO
 
 import pytest
 
+from checks.watch import commands as watch
+from flows.cli import exporter
+from flows.cli.main import main
 from flows.cli.slack import SETTINGS
 from tasks.orchestration.server.server import EmbeddedServer
+from tasks.store.folder import FolderStore
 from tests.fakes.slack.server import Failure
 from tests.flows.cli.conftest import Run
 from tests.flows.commissioning import write_cluster
 from tests.flows.gates import processes_below
+from tests.sample_reports import healthy
+from tests.tasks.kept_gates import keep
+from tests.tasks.monitoring.expositions import samples
 from tests.tasks.slackbot.stage import ADA, Stage, stage
 from tests.waiting import until
 from tests.world import World
@@ -213,3 +225,61 @@ def test_serve_rejects_unusable_settings_with_the_remedy(
     assert (2, "") == (ended.code, ended.out)
     assert said in ended.err and ("--gates" in ended.err or "PREFECT_API_URL=" in ended.err)
     assert before == dict(os.environ)
+
+
+@contextmanager
+def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The process and its port."""
+    argv = (sys.executable, "-m", "flows.cli.main", "serve", "exporter", *words, "--listen", "127.0.0.1:0")
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.readline()
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", said)
+            assert found, said
+            yield process, int(found[1])
+        finally:
+            process.kill()
+
+
+def values(port: int) -> dict[str, float]:
+    """The samples without labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        return {one.name: one.value for one in samples(answer.read().decode()) if not one.labels}
+
+
+def test_exporter_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
+    """A gate that ends meanwhile is in the next scrape."""
+    store = FolderStore(tmp_path)
+    with served(str(tmp_path)) as (process, port):
+        assert {"prelaunch_store_readable": 0.0} == values(port)
+        keep(store, 0, healthy())
+        assert 1.0 == values(port)["prelaunch_store_readable"]
+        process.send_signal(signal.SIGTERM)
+
+        assert 143 == process.wait(60)
+
+
+def test_exporters_listen_on_this_machine_unless_somebody_says_otherwise() -> None:
+    """There is no password."""
+    assert {"127.0.0.1"} == {one.LISTEN.partition(":")[0] for one in (exporter, watch)}
+
+
+@pytest.mark.parametrize(
+    "words", [("--listen", "9403"), ("--listen", "a:99999"), ("https://x/y",), ("no-such.toml",)]
+)
+def test_words_that_are_wrong_are_refused(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code 2."""
+    monkeypatch.chdir(tmp_path)
+
+    assert 2 == main(["serve", "exporter", *words])
+
+
+def test_an_address_that_is_taken_is_five(tmp_path: Path) -> None:
+    """As a service that has no room."""
+    keep(FolderStore(tmp_path), 0, healthy())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert 5 == main(["serve", "exporter", str(tmp_path), "--listen", address])

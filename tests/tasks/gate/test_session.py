@@ -17,7 +17,7 @@ from tasks.gate import session as sessions
 from tasks.gate.jobs import cancel_jobs, running_jobs
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LauncherAddress, LeaseLost, OpenQuestion
-from tasks.gate.lease.owner import Owner, this_process
+from tasks.gate.lease.owner import Owner, is_dead, this_process
 from tasks.gate.progress import LiveProgress
 from tasks.gate.session import RunOver, Session, end_held_jobs, end_run, open_session, take_lease
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
@@ -345,6 +345,17 @@ def test_a_new_run_takes_the_lock_and_is_found_by_its_id(
 
     assert found is not None and found.lease.gate_id == new.gate_id
     assert (False, False) == (locked(one), new.renewal.lease.adopted)
+
+
+def test_adopted_jobs_outlive_a_lost_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock alone names them: the next gate gets it at once, on any machine."""
+    one = session(tmp_path, adopted=True)
+    back, _ = opened(one, monkeypatch)
+    monkeypatch.setattr(sessions, "keep_request", Mock(side_effect=StoreError("full.")))
+    with pytest.raises(StoreError, match=r"full\. The jobs of gate g-1 .* may run on"):
+        back()
+    left = leases.lease_of_cluster(one.context.store, "c")
+    assert left is not None and is_dead(left.owner, left.expires_at, NOW) and TRAIN_JOB in left.jobs
 
 
 @pytest.mark.parametrize("broken", [True, False])

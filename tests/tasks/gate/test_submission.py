@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,14 +16,18 @@ from unittest.mock import Mock
 import pytest
 from rich.console import Console
 
-from tasks.gate import submission
+from tasks.collect import _end_late
+from tasks.gate import jobs, submission
+from tasks.gate import session as sessions
 from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.jobs import JobEnd, cancel_jobs
 from tasks.gate.lease.lease import TTL_S, LeaseLost
 from tasks.gate.outcome import GateOutcome
-from tasks.gate.predecessor import PredecessorJobs, report_takeover
+from tasks.gate.predecessor import PredecessorJobs, find_jobs, report_takeover
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate.session import Session
 from tasks.gate.submission import doubts_of, submit_job
+from tasks.in_job import _end_job
 from tasks.launchers.base import (
     EngineUnavailable,
     JobState,
@@ -122,7 +128,7 @@ def test_submission_failure_cancels_only_a_job_that_may_run(
     assert (int(ended), {CHECK_JOB} if ended else set()) == (len(one.unreleased), one.begun)
 
 
-@pytest.mark.parametrize(("is_known", "stood_s"), [(True, 0.0), (False, TTL_S + 1.0)])
+@pytest.mark.parametrize(("is_known", "stood_s"), [(True, 0.0), (False, TTL_S + 1.0), (False, 0.0)])
 def test_a_gate_that_lost_its_lock_submits_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool, stood_s: float
 ) -> None:
@@ -279,3 +285,58 @@ def test_lasting_progress_line_stays_on_a_terminal() -> None:
 
     assert "adopt: this gate continues [job] 17\n" in screen.getvalue()
     assert str(shown.__rich__()) == "checks: 1 of 2 (0 s)"
+
+
+class StaleEngine(Engine):
+    """Its jobs' folder is on a mount that fails, or that hangs where a job is to be ended."""
+
+    silence_s = 0.0
+
+    def state(self, name: str) -> JobStatus:
+        """Never."""
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    def cancel(self, name: str) -> None:
+        """Ten minutes."""
+        time.sleep(600)
+
+
+def test_jobs_of_a_dead_gate_that_cannot_be_looked_at_are_left_with_the_lock(tmp_path: Path) -> None:
+    """One of them may train for days; people are told that it runs on."""
+    one = session(tmp_path, StaleEngine(Placement.PINNED), adopted=True)
+    with pytest.raises(EngineUnavailable, match=r"Stale file handle\. They are left as they are"), one:
+        asyncio.run(find_jobs(one))
+
+    assert one.parked and one.context.store.get(lease_key("c")) is not None
+
+
+def test_an_engine_that_hangs_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And people are told that the job may run on: by the gate itself, and by the next one."""
+    engine, told = StaleEngine(Placement.NONE), list[str]()
+    monkeypatch.setattr(sessions, "notify_unreleased", lambda *about: told.extend(about[2]))
+    monkeypatch.setattr(jobs, "launcher_of", lambda address: engine)
+    for module in (jobs, sessions):
+        monkeypatch.setattr(module, "ENDING_S", 0.05)
+    with session(tmp_path, engine) as one:
+        one.remember(TRAIN_JOB)
+        with pytest.raises(LaunchError, match=r"did not end within 0.1 s.*did not end within 0.1 s"):
+            cancel_jobs(one.renewal.lease)
+
+    assert [f"job {TRAIN_JOB} could not be ended"] == [line.partition(";")[0] for line in told]
+
+
+@pytest.mark.parametrize("end", [
+    Session.begin_again, Session.train_again,
+    lambda one: _end_late(one, JobEnd(TRAIN_JOB, RUNS, "its time is up")),
+    lambda one: asyncio.run(_end_job(one)),
+    lambda one: (one.end_soon(TRAIN_JOB), one.ends(), one.require_lock()),
+])  # fmt: skip
+def test_a_gate_that_lost_its_lock_ends_no_job(tmp_path: Path, end: Callable[[Session], object]) -> None:
+    """Another gate has adopted it, and this one has not noticed yet."""
+    engine = Engine(Placement.NONE)
+    with pytest.raises(LeaseLost), gate(tmp_path, engine) as one:
+        one.remember(TRAIN_JOB)
+        one.context.store.put(lease_key("c"), b"{}")
+        end(one)
+
+    assert [] == engine.calls

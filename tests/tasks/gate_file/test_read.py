@@ -1,7 +1,12 @@
-"""Gate files: what is taken, and how what is wrong is said."""
+"""Gate files: what is taken, and how what is wrong is said.
+
+Which checks a gate file may leave out ([checks] skip), and what it says of the switches.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,3 +239,95 @@ def test_beside_a_file_that_is_not_there_the_gate_files_are_named(tmp_path: Path
 
     assert error.message.endswith(f"The gate files in {tmp_path}: p5-prod")
     assert str(tmp_path / "p5-prod.toml") == error.nearest
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def gate(folder: Path, check: str = "disk.io", line: str = "") -> Path:
+    """The test gate, whose policy does without this check where the tool for it is not installed."""
+    path, line = write_gate(folder), line or 'accept_skips = ["tool not installed on this node"]'
+    edit(folder / "policy.toml", f'[checks."{check}"]\n', f'[checks."{check}"]\n{line}\n')
+    return path
+
+
+@pytest.mark.parametrize(
+    ("skip", "said", "near"),
+    [
+        (
+            "compute.gemm",
+            "requires compute.gemm, so it cannot be skipped. Name an optional check (disk.io)",
+            None,
+        ),
+        ("disk.oi", "there is no such check", "disk.io"),
+    ],
+)
+def test_a_check_that_is_required_cannot_be_left_out(
+    tmp_path: Path, skip: str, said: str, near: str | None
+) -> None:
+    """It is refused before anything starts, with the checks that may be."""
+    error = refusal(gate(tmp_path), f"checks.skip=['{skip}']")
+
+    assert ("checks.skip[0]", near) == (error.path, error.nearest)
+    assert said in error.message
+
+
+def test_the_edit_that_the_refusal_names_lets_the_check_be_left_out(tmp_path: Path) -> None:
+    """As it is written there, and in docs/policies.md; the other checks stay required."""
+    skipping = "checks.skip=['compute.gemm']"
+    line = re.search(r"\((accept_skips = \[[^]]*\])", refusal(write_gate(tmp_path), skipping).message)
+
+    assert line and line[1] in (ROOT / "docs" / "policies.md").read_text()
+    assert ("compute.gemm",) == opened(gate(tmp_path, "compute.gemm", line[1]), skipping).bundle("a").skip
+
+
+def test_a_check_that_is_left_out_reaches_every_node(tmp_path: Path) -> None:
+    """In the bundle; and a PASS without it is another one."""
+    path = gate(tmp_path)
+    whole, without = opened(path), opened(path, "checks.skip=['disk.io']")
+
+    assert ((), ("disk.io",)) == (whole.bundle("a").skip, without.bundle("a").skip)
+    assert whole.fingerprint != without.fingerprint
+
+
+def test_a_file_beside_the_gate_file_reaches_every_node(tmp_path: Path) -> None:
+    """Its path is relative to the gate file, and its content is a part of what a PASS means."""
+    (tmp_path / "racks.csv").write_text("n0,leaf0,spine\nn1,leaf0,spine\n", encoding="utf-8-sig")
+    lines = 'topology = "racks.csv"\ntopology_names = "rack(\\\\d+)"'
+    context = opened(write_gate(tmp_path, cluster=lines))
+
+    assert context.topology == context.bundle("gate-1").topology
+    assert context.topology is not None
+    assert context.topology.under == {"leaf0,spine": ("n0", "n1")}
+    assert context.topology.names == r"rack(\d+)"
+    moved = replace(context, topology=replace(context.topology, under={"leaf1": ("n0",)}))
+    assert context.fingerprint != moved.fingerprint
+
+
+def test_without_either_nothing_is_described(tmp_path: Path) -> None:
+    """None, which is another thing than an empty description."""
+    assert opened(write_gate(tmp_path)).topology is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "content", "said"),
+    [
+        ('topology = "gone.csv"', None, "gone.csv: it cannot be read"),
+        ('topology = "t"', b"n0\n", "line 1"),
+        ('topology = "t"', b"\xff\xfe", "UTF-8"),
+        ('topology = "t"', b"n0,s\n" * 1_000_000, "larger than"),
+        ('topology = "t"', b"".join(b"%060d,s\n" % i for i in range(9000)), "leave out"),
+        ('topology_names = "rack[0-9]+"', None, "has 0 groups"),
+        ('topology_names = "rack("', None, "no regular expression"),
+    ],
+    ids=["gone", "no-csv", "no-text", "too-large", "too-many", "no-group", "no-expression"],
+)
+def test_unusable_topology_is_refused_with_its_key(
+    tmp_path: Path, lines: str, content: bytes | None, said: str
+) -> None:
+    """With the key, the file and what is wrong in it."""
+    if content is not None:
+        (tmp_path / "t").write_bytes(content)
+    error = refusal(write_gate(tmp_path, cluster=lines))
+
+    assert said in str(error) and error.path == f"cluster.{lines.split()[0]}"

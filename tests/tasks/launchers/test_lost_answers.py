@@ -1,6 +1,9 @@
 """An engine that takes a job and whose answer is lost or late: the job is adopted, or it is named, and never a second one runs.
 
-The same of SageMaker, whose answers are other ones: sagemaker/test_submit_unseen.py.
+The same of SageMaker, whose answers are other ones: sagemaker/test_submit.py.
+
+An engine that gives no answer about a job is not an engine that has no such job, whatever the reason: every launcher says UNKNOWN.
+Nodes of this machine have no engine that could be silent.
 """
 
 from __future__ import annotations
@@ -8,32 +11,41 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
 from tasks.launchers.base import (
     EngineUnavailable,
     JobHandle,
+    JobState,
+    JobStatus,
     Launcher,
     LaunchError,
     LaunchRejected,
     NoCapacity,
     Plan,
     QuotaExceeded,
+    Trouble,
     UnseenJob,
 )
+from tasks.launchers.kubernetes import job_record
 from tasks.launchers.kubernetes import submit as kubernetes
 from tasks.launchers.kubernetes.api import EXISTS, FORBIDDEN, KINDS, ApiRefused, ObjectKind
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm import submit as slurm
-from tasks.launchers.slurm.commands import SlurmReply
+from tasks.launchers.slurm.commands import MissingCommand, SlurmReply
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.tasks.launchers.kubernetes.planned import JOB as POD_JOB
 from tests.tasks.launchers.kubernetes.planned import options
+from tests.tasks.launchers.sagemaker.stubbed import JOB as TRAINING_JOB
+from tests.tasks.launchers.sagemaker.stubbed import stubbed
 from tests.tasks.launchers.slurm.test_batch_script import JOB
 
 UNSENT = "Batch job submission failed: Socket timed out on send/recv operation"
@@ -211,3 +223,72 @@ def test_a_refusal_of_kubernetes_says_that_nothing_was_started_only_where_nothin
         assert "Ask for a larger ResourceQuota" in str(caught.value)
     if error is UnseenJob:
         assert f"kubectl delete jobs -n default -l prelaunch.dev/job={POD_JOB.name}" in str(caught.value)
+
+
+def aws(code: str, status: int) -> ClientError:
+    """AWS's answer."""
+    error: Any = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(error, "DescribeTrainingJob")
+
+
+def state_of_sagemaker(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> JobStatus:
+    """What is said where DescribeTrainingJob raises this."""
+    patch.setattr("tasks.launchers.sagemaker.launcher.ANSWER_S", 0.1)
+    with stubbed() as made:
+        client = made.launcher.clients.client("sagemaker")
+        patch.setattr(client, "describe_training_job", Mock(side_effect=error))
+        return made.launcher.state(TRAINING_JOB)
+
+
+def state_of_slurm(folder: Path, patch: pytest.MonkeyPatch, answer: Exception | SlurmReply) -> JobStatus:
+    """What is said where squeue and sacct answer this."""
+    patch.setattr(commands, "run", Mock(side_effect=repeat(answer)))
+    return SlurmLauncher(folder).state(TRAINING_JOB)
+
+
+def state_of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> JobStatus:
+    """What is said where every call to the API server raises this."""
+    launcher = KubernetesLauncher(folder, options())
+    patch.setattr(launcher.api, "_call", Mock(side_effect=error))
+    return launcher.state(TRAINING_JOB)
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (state_of_sagemaker, EndpointConnectionError(endpoint_url="https://sagemaker")),
+        (state_of_sagemaker, aws("ServiceUnavailable", 503)),
+        (state_of_sagemaker, aws("ThrottlingException", 400)),
+        (state_of_sagemaker, aws("UnrecognizedClientException", 400)),
+        (state_of_sagemaker, NoCredentialsError()),
+        (state_of_slurm, SlurmReply(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")),
+        (state_of_slurm, SlurmReply(1, "", "slurm_load_jobs error: Invalid authentication credential")),
+        (state_of_slurm, SlurmReply(0, "no row", "")),
+        (state_of_slurm, EngineUnavailable("squeue did not answer within 60 s.")),
+        (state_of_slurm, MissingCommand("there is no squeue on this machine")),
+        (state_of_kubernetes, EngineUnavailable("the API server does not answer")),
+        (state_of_kubernetes, ApiRefused("get", "configmaps", 401, "Unauthorized", "the token has expired")),
+        (state_of_kubernetes, ApiRefused("get", "configmaps", 403, "Forbidden", "no")),
+    ],
+)  # fmt: skip
+def test_no_answer_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Any, answer: Exception | SlurmReply
+) -> None:
+    """It is neither final nor absent, so that a training goes on and the next look asks again."""
+    status = ask(tmp_path, monkeypatch, answer)
+
+    assert (status.state, status.absent, bool(status.detail)) == (JobState.UNKNOWN, False, True)
+
+
+def test_a_deletion_that_the_engine_itself_says_is_an_end_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes: the job's record is there, and its Jobs are not. (SageMaker's Deleting, sacct's CANCELLED: the launchers' tests.)"""
+    launcher = KubernetesLauncher(tmp_path, options())
+    monkeypatch.setattr(job_record, "read", lambda api, name: job_record.JobRecord(True, True, 2, None, None))
+    monkeypatch.setattr(job_record, "write_final", lambda api, name, final: None)
+    monkeypatch.setattr(launcher.api, "items", lambda kind, selector: iter(()))
+    monkeypatch.setattr(launcher.api, "delete", lambda kind, name: None)
+    status = launcher.state(TRAINING_JOB)
+
+    assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)

@@ -247,13 +247,10 @@ def test_the_number_of_series_is_bounded_and_said(tmp_path: Path) -> None:
     assert found["prelaunch_store_series_omitted", ""] == len(scraped(store).series()) - 103
 
 
-HOSTILE = 'a"b\\c\nd{}\x1b[31m' + "x" * 1000
-
-
 def test_hostile_names_are_escaped_and_cut(tmp_path: Path) -> None:
     """A record is written on the flow's machine, and may come from another one all the same."""
     store = FolderStore(tmp_path / "store")
-    keep(store, 0, healthy(), cluster=HOSTILE)
+    keep(store, 0, healthy(), cluster=('a"b\\c\nd{}\x1b[31m' + "x" * 1000))
     names = {sample.labels.get("cluster", "") for sample in samples(scraped(store).collector.text())}
 
     assert 2 == len(names)

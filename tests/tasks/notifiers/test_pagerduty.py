@@ -76,7 +76,7 @@ def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
             {
                 "what": "FAIL HARDWARE: node-1, GPU 5 has 3 uncorrected errors in its memory",
                 "remedy": "Replace the GPU.",
-                "type": ["nvidia-smi -q -d ECC -i 5"],
+                "commands": ["nvidia-smi -q -d ECC -i 5"],
                 "evidence": "volatile: 3",
             }
         ],

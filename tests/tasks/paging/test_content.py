@@ -6,10 +6,12 @@ The first line about each end, as the code that sends it makes it, is in tests/g
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from shlex import quote
 from types import SimpleNamespace
 from typing import cast
 from xml.etree import ElementTree
@@ -38,7 +40,7 @@ from tasks.gate.session import Session
 from tasks.launchers.base import JobState
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
-from tasks.notifiers.base import Audience, PageKind, PendingQuestion, Severity
+from tasks.notifiers.base import Audience, PageKind, Severity
 from tasks.notifiers.pagerduty import summary_of
 from tasks.notifiers.slack.messages import notification_message
 from tasks.paging import content
@@ -347,22 +349,6 @@ def test_a_mail_has_remedy_and_evidence_with_each_finding_and_the_report_before_
     assert "Training:" not in text and "Placement:" not in text
 
 
-@pytest.mark.parametrize(
-    ("by_slack", "url", "repair", "line"),
-    [
-        (True, "http://x", "", "Answer in Slack or in Prefect, with the button Resume on the run's page."),
-        (False, "http://x", "", "Answer in Prefect, with the button Resume on the run's page."),
-        (True, "http://x", "reboot n2", "Answer in Slack."),
-        (False, "", "", "The gate file names nobody who may answer."),
-    ],
-)
-def test_a_question_says_where_it_can_be_answered(by_slack: bool, url: str, repair: str, line: str) -> None:
-    """A repair is allowed in Slack alone."""
-    asked = PendingQuestion("run", "k", 1e9, False, url, by_slack, repair)
-
-    assert line in content.finish_page(page(PageKind.QUESTION, question=asked), "").text.splitlines()
-
-
 def test_a_refusal_after_an_approval_says_why_it_refuses() -> None:
     """The training got other machines, of which nobody had asked."""
     other, launched = "the training got other machines", answered(ApprovalAction.LAUNCH, "a short run")
@@ -374,7 +360,7 @@ def test_a_refusal_after_an_approval_says_why_it_refuses() -> None:
 def test_a_refusal_says_how_to_try_without_the_failed_nodes() -> None:
     """And without those that the gate file leaves out; not while the image is the suspect."""
     refused, suspected = end(Decision.REFUSED, wrong_sums(healthy())), end(Decision.REFUSED, half_broken())
-    retry = f"prelaunch gate {Path('bravo.toml').absolute()} --set cluster.options.exclude=n9,node-1"
+    retry = f"prelaunch gate {quote(os.path.abspath('bravo.toml'))} --set cluster.options.exclude=n9,node-1"
 
     assert f"To try without the failed nodes: {retry}" in content.page_of(page_session(), refused).text
     assert "try without" not in content.page_of(page_session(), suspected).text

@@ -21,8 +21,8 @@ def test_each_side_is_shown_with_its_secrets() -> None:
     lines = {side: [str(way) for way in notifier_reach(NOTIFY, side, {"BOT": "xoxb-1"})] for side in Audience}
 
     later = "pagerduty (block:secret/pd is read when the gate runs)"
-    assert ["slack #gates (env:BOT is set)", later, "log"] == lines[Audience.ONCALL]
-    assert ["slack #owners (env:BOT is set)", "log"] == lines[Audience.OWNER]
+    assert ["slack #gates (env:BOT is set)", later, "the log, which calls nobody"] == lines[Audience.ONCALL]
+    assert ["slack #owners (env:BOT is set)", "the log, which calls nobody"] == lines[Audience.OWNER]
 
 
 def test_notifier_reach_shows_an_unset_variable() -> None:

@@ -16,11 +16,13 @@ from tasks.gate.question import ApprovalAction, keep_answer, read_question
 from tasks.gate_file.model import Gate, RemediationTable
 from tasks.gate_file.people import Approval, Notify
 from tasks.machines.base import Rung
-from tasks.notifiers.base import Notification, PendingQuestion
+from tasks.notifiers.base import Notification, PageKind, PendingQuestion
 from tasks.notifiers.slack.messages import question_blocks
+from tasks.paging import content
 from tasks.paging.repair_messages import KEY, GatePeople, allow_in_advance, terminal_user
 from tasks.remediation.model import ActState, Permission, Reason, RepairQuestion
 from tasks.store.folder import FolderStore
+from tests.tasks.notifiers.means import page
 from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.test_steps import an_act
 from tests.tasks.sessions import answer as sample_answer
@@ -142,7 +144,7 @@ def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> 
     one.page(cases, Reason.TRIED_ALL, done)
     text = (tmp_path / "pages" / "g1.txt").read_text()
 
-    assert "n1, n2 needs a person: every repair was tried" in text
+    assert "n1, n2 need a person: every repair was tried" in text
     assert "drained" in text
     assert "rebooting (allowed by U1)" in text
 
@@ -182,3 +184,19 @@ def test_a_user_without_a_name_is_recorded_by_number(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("pwd.getpwuid", nobody)
 
     assert terminal_user() == f"user {os.getuid()} (terminal)"
+
+
+@pytest.mark.parametrize(
+    ("by_slack", "url", "repair", "line"),
+    [
+        (True, "http://x", "", "Answer in Slack or in Prefect, with the button Resume on the run's page."),
+        (False, "http://x", "", "Answer in Prefect, with the button Resume on the run's page."),
+        (True, "http://x", "reboot n2", "Answer in Slack by 01:46 UTC: without an answer the machine stays as it is."),
+        (False, "", "", "Nobody may answer: [approval] of the gate file names nobody."),
+    ],
+)  # fmt: skip
+def test_a_question_says_where_it_can_be_answered(by_slack: bool, url: str, repair: str, line: str) -> None:
+    """A repair is allowed in Slack alone."""
+    asked = PendingQuestion("run", "k", 1e9, False, url, by_slack, repair)
+
+    assert line in content.finish_page(page(PageKind.QUESTION, question=asked), "").text.splitlines()

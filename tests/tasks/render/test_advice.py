@@ -63,7 +63,7 @@ def test_a_remedy_is_said_once_per_check() -> None:
     verdict = replace(verdict_of(wrong_sums(healthy())), findings=findings)
 
     remedies = [one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)]
-    assert [healed, "", "The same as for node-0, rank 0 above.", healed] == remedies
+    assert [healed, "", "Follow the remedy for node-0, rank 0 above.", healed] == remedies
     # The HTML page also has the first one above the fold.
     assert [3, 2] == [page(None, verdict, "local").count(healed) for page in (html, terminal)]
 
@@ -94,7 +94,7 @@ def test_remedy_for_a_check_that_all_nodes_fail_begins_with_the_threshold(nodes:
     (said,) = [one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)]
 
     first = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
-    assert (remedy if nodes == 1 else f"{first}For each of them: {remedy}") == said
+    assert (remedy if nodes == 1 else f"{first}For each named node: {remedy}") == said
 
 
 @pytest.mark.parametrize("page", PAGES)

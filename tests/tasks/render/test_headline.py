@@ -29,7 +29,7 @@ def test_each_page_says_how_slow_a_part_would_have_been_named() -> None:
     seen_from = tuple(Sensitivity("nccl.pairs", part, share) for part, share in limits)
     verdict = replace(verdict_of(healthy()), seen_from=seen_from)
 
-    text = "The smallest slowness that nccl.pairs could have named: node 5.4 %, rank unknown, link 30.9 %."
+    text = "nccl.pairs names a part that is slower than the others by at least: node 5.4 %, rank unknown, link 30.9 %."
     assert [text] == [*sensitivity_lines(verdict)]
     for page in (
         terminal(healthy(), verdict, "local", width=200),

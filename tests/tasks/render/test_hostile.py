@@ -1,4 +1,7 @@
-"""Markup, control characters and endless text in every text of a report: no page acts on them, in any format."""
+"""Markup, control characters and endless text in every text of a report: no page acts on them, in any format.
+
+Nor is text from a node a command to the pipeline in whose log it is printed, or markup in a cell of Prefect's tables.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from typing import Any
 from xml.etree import ElementTree as xml
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from checks.documents.report import digest, dump, load
 from checks.judge.trend.numbers import gate_numbers
@@ -23,8 +29,10 @@ from checks.value_types import DecodeError
 from flows.cli.main import main
 from tasks.render.context import GateHistory, VerdictContext
 from tasks.render.html import html
+from tasks.render.markdown import inert
 from tasks.render.trend_text import worse_lines
 from tasks.reports.explained_input import explanation_text
+from tasks.text.inert import clean, one_line
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
 from tests.tasks.render.test_terminal import pages_of
 
@@ -246,3 +254,64 @@ def test_a_log_with_markup_is_explained_inertly(
 
     assert code in (1, 3)
     _require_inert({"explain": out}, {})
+
+
+READER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
+PIECES = (
+    "[", "]", "(", ")", "!", ":", "/", "a", "1", "12.", "3)", ". ", " ", "-", "+", "=", "#", "*", "_", "`", "~~", "<b>", "&amp;", "|",
+    "\\", "https://x.y", "[a]: /b", "javascript:x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["3.527", "12.5 GB/s", "6.18.44-fc", "node-0, rank 1", "3 of 4 (75 %)", "2026.11"]
+)
+def test_numbers_and_versions_stay_as_they_are(text: str) -> None:
+    """They come from the API as people wrote them."""
+    assert text == inert(text)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_a_cell_is_a_paragraph_of_text(text: str) -> None:
+    """To a reader of CommonMark with HTML."""
+    tags = set(re.findall(r"<([a-z0-9]+)", READER.render(inert(text))))
+
+    assert tags <= {"p"}, inert(text)
+
+
+COMMANDS = (
+    "::set-output name=go::true", "::stop-commands::x", "::add-mask::GO", "::error file=a.py,line=1::broken", "::endgroup::",
+    "::ERROR::x", "  ::debug::x", "word::warning title=x::y", "x ::set-env name=PATH::/tmp", "##[error]x", "##[set-output name=a;]b",
+    "##vso[task.setvariable variable=go]true", "##teamcity[blockOpened name='x']", "::notice\n::x",
+    "section_start:1560896352:x\r\x1b[0Kheader", "a\rb::group::c",
+)  # fmt: skip
+# What a runner acts on: actions/runner's ActionCommand, Azure's agent (CommandBase), GitLab's runner log.
+READERS = re.compile(
+    r"::[a-z-]+(?: [^\n]*)?::|##\[|##vso\[|##teamcity\[|section_start:\d+:[\w.-]+\r\x1b", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_no_command_is_left(text: str) -> None:
+    """Neither in a text of several lines nor in one line, wherever it is broken."""
+    assert READERS.search(text.replace("\n", " "))
+    for shown in (clean(text), one_line(text), clean(text).replace("\n", " ")):
+        assert not READERS.search(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "c10::Error: out of memory",
+        "std::vector<int>",
+        "::1",
+        "::ffff:10.0.0.1",
+        "# a note",
+        "## Heading",
+        "errors::x",
+    ],
+)
+def test_other_text_stays(text: str) -> None:
+    """Names of C++, addresses, headings."""
+    assert clean(text) == text

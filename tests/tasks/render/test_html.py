@@ -1,4 +1,7 @@
-"""What the page says first, its links to other gates, and in which images it was measured and trains: the same on every page."""
+"""What the page says first, its links to other gates, and in which images it was measured and trains: the same on every page.
+
+A page stays small enough for a phone, however bad a fleet is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from checks.documents.report import dump, load
-from checks.model import Answer
+from checks.model import Answer, Cause, Finding, Level
 from checks.model_details import Images
 from flows.cli.output import text_of
 from tasks import judge
@@ -155,3 +158,25 @@ def test_a_gate_that_uses_an_earlier_pass_trains_in_its_own_image() -> None:
     assert images == Images(OWN, TRAINER)
     page = terminal(report, verdict_of(report), "c", context=VerdictContext(images=images))
     assert TRAINER in page and "yesterday" not in page
+
+
+LIMIT = 2_000_000
+
+
+def test_a_thousand_nodes_that_all_fail_differently_are_below_2_mb() -> None:
+    """Each with 4 KiB of evidence: the page has the first of it, every node, and says how much more there is."""
+    evidence = "'" * 4095
+    report = healthy(1000, 1, network=False)
+    findings = tuple(
+        Finding(
+            Level.FAIL, Cause.HARDWARE, "compute.gemm", f"node-{i}/rank-{i}", f"wrong_elements is {i} {evidence[:580]}",
+            f"{i} " + evidence, evidence[:600],
+        )
+        for i in range(1000)
+    )  # fmt: skip
+    page = html(report, replace(verdict_of(report), findings=findings), "local")
+
+    assert len(page.encode()) < LIMIT
+    assert [] == [f"node-{i}" for i in range(1000) if f"node-{i}" not in page]
+    assert "900 more are in report.json." in page
+    assert "more is in report.json" in page

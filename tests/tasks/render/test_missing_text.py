@@ -102,10 +102,10 @@ def test_findings_after_a_silent_node_are_folded_below_it() -> None:
     ended = "node-1 sent an incomplete report (its process was ended by SIGKILL)"
     assert text.splitlines()[0].endswith(ended)
     assert 1 == sum(line.strip().startswith("Do: ") for line in text.splitlines())
-    assert "7 other findings follow from the silence of node-1, and need no remedy of their own:" in text
+    assert "7 other findings follow from what node-1 did not report; no other remedy is needed:" in text
     assert 2 == page.count("<strong>Do:</strong>"), "above the fold, and with its finding"
-    assert "7 other findings follow from the silence of node-1" in page
-    assert "7 other findings follow from the silence of node-1:" in summary
+    assert "7 other findings follow from what node-1 did not report" in page
+    assert "7 other findings follow from what node-1 did not report:" in summary
     assert ["node-1", "node-0"] == [one.name for one in node_lines(report, verdict)][:2]
     assert 1 == len(items_of(verdict, NO_CONTEXT))
 

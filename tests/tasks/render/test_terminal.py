@@ -37,7 +37,7 @@ from tests.sample_reports import (
 )
 
 LOG = "Run the gate again. If the finding returns, read this node's log."
-LOGS = f"For each of them: {LOG}"
+LOGS = f"For each named node: {LOG}"
 
 UNREADABLE = unreadable("truncated", POLICY, FACTS, b"{")
 
@@ -74,7 +74,7 @@ def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
     """GO, with how many and which first; ASK asks."""
     assert "; 1 warning: system.clock on node-0" in headline(verdict_of(CLOCK), "local")
     ask = verdict_of(CLOCK, replace(POLICY, on_warn=OnWarn.ASK))
-    assert headline(ask, "local").startswith("ASK local: node-0: synchronised is False")
+    assert headline(ask, "local").startswith("ASK local: node-0 has a clock that is not synchronised")
     assert "only warnings" in explanation(verdict_of(CLOCK, replace(POLICY, on_warn=OnWarn.REFUSE)))
 
 
@@ -249,7 +249,7 @@ def test_junit_is_red_for_everything_but_a_go(report: Report | None, on_warn: On
     suite = xml.fromstring(junit(report, verdict, "local"))
 
     assert int(suite.get("failures", "0")) + int(suite.get("errors", "0")) > 0
-    assert 'failures="0" errors="0"' in green and "synchronised is False" in green
+    assert 'failures="0" errors="0"' in green and "a clock that is not synchronised" in green
 
 
 def test_the_matrix_never_says_pass_where_nothing_was_measured() -> None:

@@ -29,9 +29,11 @@ from tasks.reports.node_reports import (
     ReportCounts,
     WaitLog,
     count_observations,
+    read_files,
     waited_for,
 )
 from tasks.store.folder import FolderStore
+from tests.tasks.sessions import FakeEngine, session
 
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
 POLICY = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
@@ -280,3 +282,15 @@ def test_an_id_that_equals_a_secret_stays_in_an_identity(monkeypatch: pytest.Mon
     kept = NodeReports().load(dump_plain(replace(made, node=replace(made.node, identity=texts))))
 
     assert {key: found, "kernel": "panic with [removed]"} == kept.node.identity
+
+
+def test_a_report_that_came_earlier_is_not_lost_at_the_end(tmp_path: Path) -> None:
+    """Its file cannot be read any more (EIO), or its pod is gone; what can be read counts."""
+    paths = [f"abcdef12/nodes/node-{index}.json" for index in (0, 1)]
+    engine = FakeEngine(files=dict.fromkeys(paths, b"before"))
+    one = session(tmp_path, engine)
+    collect.fetch_output(one, "job")
+    engine.files = {paths[0]: b"now"}
+    last = read_files(collect.fetch_final_output(one, "job"), "abcdef12")
+
+    assert {"node-0": b"now", "node-1": b"before"} == last

@@ -198,5 +198,5 @@ def test_fleet_says_why_nodes_are_doubtful() -> None:
     doubtful = fleet(gate(HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]), node("b")))
     said, well = (replies.fleet((("c", one),)) for one in (doubtful, fleet(gate(HOUR_S, node("a")))))
 
-    assert "doubtful (cause CONFIGURATION): set right what the finding names" in str(said.blocks)
+    assert "doubtful (cause CONFIGURATION): correct what the finding names" in str(said.blocks)
     assert "CONFIGURATION" not in str(well.blocks) and [] == faults(list(said.blocks))

@@ -149,9 +149,8 @@ def measured(state: RasState) -> Measurement:
         str(label): f"reports NCCL's error {error!r}"
         for label, error in (errors.items() if isinstance(errors, Mapping) else ())
     }
-    is_answered = state.get("reach") == Reach.JOB.value
     metrics: dict[str, Value] = {
-        "answered": int(is_answered),
+        "answered": int(state.get("reach") == Reach.JOB.value),
         "ranks": int(_number(state, "ranks", 0)),
         "communicators": int(_number(state, "communicators", 0)),
         "unchanged_s": round(at - _number(state, "launched_since", at), 1),

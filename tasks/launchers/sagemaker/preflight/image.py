@@ -41,7 +41,6 @@ def _image(uri: str, needs: Requirements, clients: Clients) -> PreflightCheck:
     if image is None:
         where = f"ECR of {needs.account} in {needs.region}"
         return unseen(SUBJECT, f"{uri} is not in {where}, so that it is unknown whether it exists")
-    answer = clients.request("ecr", "describe_images", **image)
-    details = answer["imageDetails"][0]
+    details = clients.request("ecr", "describe_images", **image)["imageDetails"][0]
     size = details.get("imageSizeInBytes") or 0
     return ok(SUBJECT, f"{uri}: {size / GB:.1f} GB to pull, {details.get('imageDigest', '')[:19]}")

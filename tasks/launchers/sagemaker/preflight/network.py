@@ -51,8 +51,7 @@ def groups(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
         else "the machines must reach each other"
     )
     message = f"{names[0]} does not allow {' and '.join(closed)} of itself; {rule}"
-    commands = " && ".join(_opening(side, names[0], needs.region) for side in closed)
-    return (wrong(GROUPS, message, commands),)
+    return (wrong(GROUPS, message, " && ".join(_opening(side, names[0], needs.region) for side in closed)),)
 
 
 def shut(listed: Groups, efa: bool) -> list[str]:

@@ -51,8 +51,7 @@ def laid_over(
     body: Mapping[str, object], request: Mapping[str, object], work: Work, whose: str = SECTION
 ) -> Body:
     """The body with these keys of somebody else's. Raises LaunchRejected for one that is the gate's own, by its path."""
-    reasons = OURS if work is Work.GATE else {**OURS, **TWO_JOBS}
-    for path, reason in reasons.items():
+    for path, reason in (OURS if work is Work.GATE else {**OURS, **TWO_JOBS}).items():
         if at(request, path) is not None:
             raise LaunchRejected(f"{whose}.{path} is the gate's own: {reason}.")
     joined = _merge(body, request)

@@ -45,8 +45,9 @@ def test_paths_that_collide_are_a_warning_with_their_cost() -> None:
     assert one.remedy.startswith("No machine is at fault")
 
 
-def one_slow_node(share: float) -> Report:
-    return tournament(16, 1, lambda a, b: {"bandwidth_gbps": FAST * share} if 5 in (a, b) else {})
+def one_slow_node(share: float, **more: float) -> Report:
+    bad = {"bandwidth_gbps": FAST * share, **more}
+    return tournament(16, 1, lambda a, b: bad if 5 in (a, b) else {})
 
 
 def slow_pair(nodes: int, share: float) -> Report:
@@ -77,6 +78,13 @@ def test_slow_part_is_refused_from_its_own_share_on(
 ) -> None:
     """By what it costs the job, and by what the policy asks for."""
     assert [expected] == said(found(report, **options))
+
+
+def test_a_slow_node_that_also_answers_late_is_refused() -> None:
+    """By the shipped policy for machines without GPUs: late is a warning there, and hid that less than half is a failure."""
+    findings = found(one_slow_node(0.45, latency_us=5e4), slow_ratio=0.1, late_ratio=0.02, floor_gbps=0.02)
+
+    assert [("node-5", "FAIL HARDWARE"), ("node-5", "WARN HARDWARE")] == said(findings)
 
 
 def test_a_small_group_behind_an_oversubscribed_switch_is_a_warning() -> None:

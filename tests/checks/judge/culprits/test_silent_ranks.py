@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -237,3 +238,14 @@ def test_two_silent_ranks_of_two_nodes_explain_no_other_finding() -> None:
     verdict = verdict_of(broken(healthy(), REDUCE, {1, 3}))
 
     assert {finding.follows for finding in verdict.findings} == {""}
+
+
+@pytest.mark.parametrize("text", ["Work", "["])
+def test_a_long_reason_takes_no_long_time(text: str) -> None:
+    """A node's report may have a megabyte."""
+    long = text * (60_000 // len(text))
+    report = broken(healthy(), REDUCE, set(), {0: DEADLINE + long, 3: long})
+    begun = time.process_time()
+
+    assert Answer.CANNOT_TELL is verdict_of(report).answer
+    assert time.process_time() - begun < 0.3

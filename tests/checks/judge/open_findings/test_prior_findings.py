@@ -204,3 +204,11 @@ def test_no_open_finding_ever_improves_an_answer() -> None:
         plain = verdict_of(base).answer
         for key in product(("system.clock", "storage.smart"), Level, Cause):
             assert ranks[verdict_of(with_open(base, 1, an_open(*key))).answer] >= ranks[plain]
+
+
+def test_a_pass_closes_no_finding_of_hardware_that_has_the_name_of_another_one() -> None:
+    """As a copy that is slower than its peers, and than any GPU: nothing has repaired node-1, which runs in the boot b-1."""
+    keys = [FindingKey("system.clock", "", "wall_rate", one) for one in (Cause.HARDWARE, Cause.CONFIGURATION)]
+    report = with_open(healthy(), 1, *(replace(an_open(boot="b-1"), key=key) for key in keys))
+
+    assert {} == closed_names(report, verdict_of(report).findings)

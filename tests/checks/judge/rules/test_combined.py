@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,7 @@ from checks.judge.rules.values import Chances, RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
 from checks.model_details import Reference, Relation
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
-from tests.checks.judge.rules.test_tails import Draw, gamma, half_normal, normal
+from tests.checks.judge.rules.test_tails import Draw, gamma, half_normal, normal, student
 
 CHECK = "compute.memory_bandwidth"
 METRICS = ("copy_gbps", "triad_gbps", "read_gbps")
@@ -345,3 +346,23 @@ def test_without_a_declaration_a_rank_stands_for_a_node_of_two() -> None:
     line = CheckPolicy(rules=(PEERS,))
     rows = _rows(40, 2, 0.01, _slow(7, 0.5, ranks=1), 1, 1)
     assert {"node-7/rank-14"} == _named(list(apply(CHECK, line, rows, 80, RuleContext(chances=CHANCES))))
+
+
+@pytest.mark.parametrize("others", [100.0, 92.0])
+def test_a_rank_that_is_slow_in_all_metrics_is_no_better_than_one_that_is_in_one(others: float) -> None:
+    """That all of it is slow is a warning, and hid that one value may be a broken part's."""
+    for seed in range(8):
+        rows = _rows(128, 1, 0.015, usual, seed, 3, partial(student, freedom=3))
+        rows[37] = replace(rows[37], metrics=dict(zip(METRICS, (70.0, others, others), strict=True)))
+        assert Level.FAIL in {finding.level for finding in _found(PEERS, rows)}, seed
+
+
+def test_no_median_of_zero_breaks_the_judge() -> None:
+    """Most ranks have two zeros of three, and each metric has fewer zeros than numbers."""
+    zeros = [(0.0, 0.0, 9.0), (0.0, 9.0, 0.0), (9.0, 0.0, 0.0), (0.0, 0.0, 9.0), (0.0, 9.0, 0.0)]
+    rows = [
+        replace(row, metrics=dict(zip(METRICS, values, strict=True)))
+        for row, values in zip(_rows(9, 1, 0.0, usual, 1, 3), [*zeros, *[(9.0,) * 3] * 4], strict=True)
+    ]
+
+    assert Level.FAIL in {finding.level for finding in _found(PEERS, rows)}

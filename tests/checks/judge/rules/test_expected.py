@@ -261,6 +261,8 @@ def test_an_unknown_machine_is_held_to_nothing_and_that_is_said(about: RuleConte
         {"busbw_gbps": (400.0,), "sizes_bytes": (1e9,)},
         {"busbw_gbps": (1e305,), "sizes_bytes": (GIB,)},
         {"busbw_gbps": (400.0,), "sizes_bytes": ("1 GiB of all_reduce",)},
+        {"busbw_gbps": (400.0,), "sizes_bytes": ("all_reduce " + "9" * 5000 + " B, 16 ranks",)},
+        {"busbw_gbps": (400.0,), "sizes_bytes": ("all_reduce 1024 B, " + "8" * 400 + " ranks",)},
         {"busbw_gbps": (), "sizes_bytes": ()},
     ],
 )

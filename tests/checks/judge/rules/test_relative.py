@@ -258,11 +258,11 @@ def test_the_noise_of_a_gpu_is_that_of_all_nodes() -> None:
     assert ([], [("FAIL", "HARDWARE", "node-12/rank-103")]) == tuple(map(_said, fails))
 
 
-def _fleet(many: int, noise: float, broken: float, seed: int) -> dict[str, Value]:
-    """So many nodes of one rank with this noise, and the third of them at this share of the usual rate."""
+def _fleet(many: int, noise: float, broken: float, seed: int, per: int = 1) -> dict[str, Value]:
+    """So many ranks, of so many a node, with this noise, and the third of them at this share of the usual rate."""
     chance = random.Random(seed)
-    values = [100.0 * (broken if node == 3 else 1.0) * chance.gauss(1.0, noise) for node in range(many)]
-    return {f"node-{node}/rank-{node}": value for node, value in enumerate(values)}
+    values = [100.0 * (broken if rank == 3 else 1.0) * chance.gauss(1.0, noise) for rank in range(many)]
+    return {f"node-{rank // per}/rank-{rank}": value for rank, value in enumerate(values)}
 
 
 @pytest.mark.parametrize(("many", "noise", "broken"), [(24, 0.05, 0.6), (20, 0.08, 0.3), (20, 0.10, 0.0)])
@@ -272,6 +272,29 @@ def test_no_noise_excuses_a_part_that_hardly_works(many: int, noise: float, brok
     for seed in range(20):
         found = _judged(rule, _fleet(many, noise, broken, seed))
         assert ("FAIL", "HARDWARE", "node-3/rank-3") in _said(found), seed
+
+
+@pytest.mark.parametrize(
+    ("over", "warn", "fail", "broken", "noise"),
+    [
+        # The shipped rules about copies to the GPU, the buses of a node and of a network, and the EFA devices of a node.
+        (Over.PEERS, 0.75, 0.5, 0.02, 0.08),
+        (Over.PEERS, 0.8, 0.4, 0.02, 0.08),
+        (Over.PEERS, 0.5, 0.25, 0.02, 0.08),
+        (Over.NODE, 0.5, 0.25, 0.1, 0.15),
+        (Over.NODE, 0.5, 0.25, 0.05, 0.1),
+    ],
+)
+@pytest.mark.parametrize(("many", "per"), [(8, 8), (16, 8), (8, 1)])
+def test_what_hardly_works_is_refused_of_few_values(
+    many: int, per: int, over: Over, warn: float, fail: float, broken: float, noise: float
+) -> None:
+    """FAR times a threshold of 0.25 was below zero, so that the others' own spread excused any value."""
+    rule = Rule("v_gbps", "s", over, warn_below=warn, fail_below=fail)
+    comparable = over is Over.PEERS or per > 1
+    for seed in range(20):
+        found = _judged(rule, _fleet(many, noise, broken, seed, per))
+        assert comparable is ("FAIL" in {level for level, _, _ in _said(found)}), seed
 
 
 def test_outlier_beyond_the_fail_threshold_is_never_silent() -> None:

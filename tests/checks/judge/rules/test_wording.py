@@ -143,6 +143,7 @@ def test_a_finding_is_one_sentence_with_its_subject() -> None:
         ([f"node-5/rank-{rank}" for rank in range(40, 48)], "node-5, ranks 40 to 47"),
         ([f"node-5/rank-{rank}" for rank in (0, 1, 5, 6, 7, 9)], "node-5, ranks 0, 1, 5 to 7 and 9"),
         ([f"node-5/rank-{rank}" for rank in range(0, 40, 2)], "20 ranks"),
+        ([f"node-5/rank-{rank}{'9' * 4999}" for rank in (1, 2)], "2 ranks"),
         (["n1", "n2", "n3"], "node n1, node n2 and node n3"),
         (["node-1/rank-0", "node-2/rank-8"], "2 ranks"),
         ([f"node-{node}" for node in range(4)], "4 nodes"),

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from checks.probes.collectives import operations
+from checks.check import RankPlace
+from checks.probes.collectives import operations, sweep
 from checks.probes.collectives.operations import busbw_gbps
 from checks.probes.collectives.sweep import half_width, most_samples, sweep_sizes
+from tests.checks.worlds import context
+from tests.late import Late
 
 Worlds = Mapping[str, list[Mapping[str, Any]]]
 
@@ -101,3 +107,33 @@ def test_collective_ranks_report_the_same_times(world: Worlds) -> None:
     first, second = world["all_reduce/healthy"]
 
     assert {key: first[key] for key in first} == {**second, "wrong_elements": first["wrong_elements"]}
+
+
+dist = Late("torch.distributed")
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[operations.World]:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield operations.World(0, 1, "cpu")
+    dist.destroy_process_group()
+
+
+def test_the_time_that_nccl_takes_to_begin_is_no_part_of_the_budget(
+    alone: operations.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would leave none for the sizes: they would be left out, on every healthy cluster."""
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now)
+    monkeypatch.setattr(sweep, "time", clock)
+
+    def run(own: Any, result: Any, of: operations.World) -> None:
+        nonlocal now
+        now += 0.0001 if now else 0.5
+
+    late = replace(operations.ALL_REDUCE, run=run)
+    options = {"min_bytes": 1024.0, "max_bytes": 65536.0, "budget_s": 0.05}
+    made = sweep.measure_in(alone, context(options=options, place=RankPlace(0, 0, 1, "cpu")), late)
+
+    assert 0 == made.metrics["sizes_left_out"]
+    assert 4 == len(made.metrics["sizes_bytes"])  # type: ignore[arg-type]

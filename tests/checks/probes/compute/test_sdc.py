@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 from unittest import mock
@@ -10,8 +11,9 @@ import pytest
 
 from checks.check import fault_of
 from checks.model import Value
-from checks.probes.compute import sdc
+from checks.probes.compute import bit_patterns, sdc, training_smoke
 from checks.probes.compute.device import BF16, FP16, FP32, Precision
+from tests.checks.worlds import world_of_session
 from tests.fakes import compute as fakes
 from tests.late import Late
 
@@ -160,3 +162,71 @@ def test_an_order_without_exact_products_is_refused(order: int) -> None:
     """No power of two, or too large."""
     with pytest.raises(ValueError, match=str(order)):
         sdc.hadamard(order)
+
+
+def test_checks_measure_where_torch_finds_no_numpy(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The ranks of the session's world find none: training.ddp measures there, and digests are the same as with numpy."""
+    world = world_of_session(tmp_path_factory.getbasetemp())
+    digests = {
+        "sdc": sdc.measure("cpu", sdc.SIZES["cpu"], 0.0, 1).metrics["digest"],
+        "model": training_smoke.digest(training_smoke.make_model("cpu")),
+    }
+
+    assert [{"numpy": False, **digests}] * 2 == world["numpy"]
+    assert [64, 64] == [len(row["weights_digest"]) for row in world["ddp/healthy"]]
+
+
+def test_digests_are_of_the_bytes_that_numpy_reads() -> None:
+    """Of every type that the checks multiply in, of a view of a larger tensor, and of one that is not contiguous."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        whole = torch.arange(24, dtype=torch.float32).to(dtype).reshape(4, 6)
+        for tensor in (whole, whole[1:, 2:], whole.t(), whole[:0]):
+            expected = (tensor + 0).contiguous().view(torch.uint8).numpy().tobytes()
+
+            assert hashlib.sha256(expected).hexdigest() == sdc.digest_of(tensor)
+    model = training_smoke.make_model("cpu")
+    expected = b"".join(weights.detach().numpy().tobytes() for weights in model.parameters())
+
+    assert hashlib.sha256(expected).hexdigest() == training_smoke.digest(model)
+
+
+def test_bit_patterns_have_no_wrong_words_when_unchanged() -> None:
+    """Across the pieces in which it is made and compared; its complement as well."""
+    made = bit_patterns.make(bit_patterns.CHUNK + 5, 3, "cpu")
+
+    assert bit_patterns.wrong(made, 3) == 0
+    assert bit_patterns.wrong(made.bitwise_not(), 3, flipped=True) == 0
+
+
+@pytest.mark.parametrize(
+    "index", [0, 1000, bit_patterns.CHUNK - 1, bit_patterns.CHUNK, bit_patterns.CHUNK + 4]
+)
+def test_flipped_bit_counts_as_one_wrong_word(index: int) -> None:
+    """In the first word, the last, and where two pieces meet."""
+    made = bit_patterns.make(bit_patterns.CHUNK + 5, 0, "cpu")
+    made[index] ^= 1 << 30
+
+    assert bit_patterns.wrong(made, 0) == 1
+
+
+@pytest.mark.parametrize("shift", [1, 2, 64, 4096])
+def test_shifted_words_are_wrong(shift: int) -> None:
+    """Nearly everywhere."""
+    made = bit_patterns.make(10_000, 0, "cpu")
+
+    assert bit_patterns.wrong(made.roll(shift), 0) > 9_990
+
+
+def test_another_seed_and_the_complement_are_wrong() -> None:
+    """An earlier block is not taken for this one."""
+    made = bit_patterns.make(1000, 0, "cpu")
+
+    assert bit_patterns.wrong(made, 1) == 1000
+    assert bit_patterns.wrong(made, 0, flipped=True) == 1000
+
+
+def test_the_words_are_those_of_the_formula() -> None:
+    """By Python's own integers."""
+    expected = [(i * 2654435761 + 7) % (1 << 31) for i in range(50)]
+
+    assert bit_patterns.make(50, 7, "cpu").tolist() == expected

@@ -19,10 +19,7 @@ from checks.process.tool import ToolResult
 from tests.corpus.case import Case, Sort
 from tests.corpus.judging import verdict_of
 
-ONE_GPU = "p5.4xlarge"
-A_TEST_FAILED = 226
 NUMBERS = (None, *range(134), 999)
-SEVERITIES = (None, *range(7))
 STATUSES = ("Pass", "Fail", "Warn", "Skip", "Not Run", "Aborted")
 PERSISTENCE_MODE, CONFIG = 29, 5
 ABORTED, DISABLED, EMPTY_LIST, NO_FILE, SKIPPED = 47, 48, 82, 96, 117
@@ -64,7 +61,7 @@ class Told:
 
     def metrics(self) -> dict[str, Value] | None:
         """What dcgm.diag measures, None where it raises; dcgmi's exit code is that of its results."""
-        code = A_TEST_FAILED if self.status == "Fail" else 0
+        code = 226 if self.status == "Fail" else 0
         try:
             found = diag.read(ToolResult(("dcgmi", "diag"), code, self.document, "", 1.0, False))
         except CheckError:
@@ -78,7 +75,7 @@ def judged(test: str, statuses: tuple[str, ...] = STATUSES) -> tuple[tuple[Told,
     cases = [
         Told(test, *rest, status)
         for status in statuses
-        for rest in product(NUMBERS if status == "Fail" else NUMBERS[::4], SEVERITIES)
+        for rest in product(NUMBERS if status == "Fail" else NUMBERS[::4], (None, *range(7)))
     ]
     rows = {f"node-{place}": case.metrics() for place, case in enumerate(cases)}
     by_node: dict[str, list[Finding]] = {name: [] for name in rows}
@@ -95,7 +92,7 @@ def findings_of(rows: Mapping[str, Mapping[str, Value] | None]) -> Iterator[Find
         else Observation("dcgm.diag", name, Outcome.MEASURED, 1.0, metrics)
         for name, metrics in rows.items()
     )
-    case = Case("dcgm.diag", Sort.FAULTY, "every error", lambda _: seen, ONE_GPU)
+    case = Case("dcgm.diag", Sort.FAULTY, "every error", lambda _: seen, "p5.4xlarge")
     yield from (f for f in verdict_of(case, seen).findings if f.check == "dcgm.diag")
 
 

@@ -14,7 +14,6 @@ from checks.check import CheckError, fault_of
 from checks.probes.host import mounts as mounts_module
 from checks.probes.host.mounts import Mount, MountResponse, devices_of, measured, parse, to_ask
 
-REPOSITORY = Path(__file__).parents[4]
 NFS = Mount("/data", "nfs4", "srv:/data", "0:52", True, 0)
 
 
@@ -134,7 +133,7 @@ def test_a_mount_that_hangs_is_named_and_blocks_nobody(tmp_path: Path) -> None:
     point = tmp_path / "dead"
     point.mkdir()
     argv = ("unshare", "--mount", "--propagation", "private", sys.executable, "-c", DEAD_SERVER, str(point))
-    ran = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    ran = subprocess.run(argv, cwd=Path(__file__).parents[4], capture_output=True, text=True, check=False)
 
     assert ran.returncode == 0, ran.stderr
     outcome, metrics, seconds = json.loads(ran.stdout)

@@ -17,7 +17,6 @@ from checks.probes.network import mtu
 from tasks.launchers.local import network as local_network
 from tests.survival.faulty_network import add_address, needs_root, network
 
-ROOT = Path(__file__).parents[4]
 PEER = """
 import sys, threading
 from checks.exchange.exchange import Responder
@@ -44,7 +43,7 @@ print(json.dumps({"reason": row.reason, **row.metrics}))
 
 def _inside(namespace: str, script: str, *arguments: str) -> subprocess.Popen[str]:
     argv = ("ip", "netns", "exec", namespace, sys.executable, "-c", script, *arguments)
-    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(argv, cwd=Path(__file__).parents[4], stdout=subprocess.PIPE, text=True)
 
 
 @contextmanager

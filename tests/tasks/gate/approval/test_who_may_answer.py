@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from checks.documents.report import dump_plain
+from checks.model import Answer, Level
 from checks.value_types import DecodeError
+from tasks.approve import QuestionLost, ask_for_approval
 from tasks.gate.approval.answers import read_proven_answer
 from tasks.gate.question import (
     AnswerChannel,
@@ -18,10 +21,15 @@ from tasks.gate.question import (
     Question,
     checked_answer,
     keep_answer,
+    keep_final_answer,
+    keep_question,
     read_answer,
 )
+from tasks.render.headline import headline
 from tasks.store.folder import FolderStore
 from tasks.store.layout import answer_key
+from tests.sample_reports import healthy
+from tests.tasks.sessions import judged, session
 
 QUESTION = Question(1, "g-1", "test", "test", "run", "key", "NO-GO", True, 0.0, 1e12, ("U1",), ("U2",))
 LAUNCH = ApprovalAnswer(
@@ -78,3 +86,27 @@ def test_an_answer_of_more_than_a_mebibyte_is_not_read(store: FolderStore, size:
 def test_an_answer_is_said_with_its_reason(reason: str, line: str) -> None:
     """Where there is one."""
     assert line == replace(LAUNCH, reason=reason).summary.text
+
+
+WARN, FAIL = Level.WARN, Level.FAIL
+
+
+@pytest.mark.parametrize(
+    ("level", "override", "trained", "is_launched"),
+    [(WARN, False, False, True), (WARN, True, False, False), (FAIL, False, False, False),
+     (FAIL, False, True, True)],
+)  # fmt: skip
+def test_an_answer_is_about_the_verdict_that_was_asked_about(
+    tmp_path: Path, level: Level, override: bool, trained: bool, is_launched: bool
+) -> None:
+    """A gate may judge other reports than the dead one whose checks it adopts. What trains has its answer."""
+    one = session(tmp_path, on_fail="ask")
+    one.trained, store = trained, one.context.store
+    warned = judged(healthy(2, 1), level=Level.WARN, answer=Answer.ASK)
+    found = warned if level is Level.WARN else judged(healthy(2, 1), level=level, answer=Answer.NO_GO)
+    key, text = f"gate-1-{found.report.attempt}", headline(warned.verdict, "local")
+    keep_question(store, replace(QUESTION, key=key, said=text, override=override))
+    keep_final_answer(store, replace(LAUNCH, key=key))
+    with nullcontext() if is_launched else pytest.raises(QuestionLost, match="another verdict"):
+        received = asyncio.run(ask_for_approval(one, found, 5))
+        assert received is not None and received.launches

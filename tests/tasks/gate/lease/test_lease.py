@@ -1,23 +1,40 @@
-"""Leases: one gate a cluster, adopted from the dead by one, found by the flow run."""
+"""Leases: one gate a cluster, adopted from the dead by one, found by the flow run.
+
+The run that took over the gate of one that died has it while it lives, or has ended the gate.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import multiprocessing
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from checks.process import tree
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import FRESH_S, TTL_S, HeldLease, LauncherAddress, Lease, LeaseHeld, LeaseLost
-from tasks.gate.lease.owner import Owner, machine_id, this_process
+from tasks.gate.lease.lease import (
+    FRESH_S,
+    TTL_S,
+    HeldLease,
+    LauncherAddress,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+    taken_over,
+)
+from tasks.gate.lease.owner import Owner, is_dead, machine_id, this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.store.folder import FolderStore
+from tasks.store.layout import outcome_key, request_key
 
 NOW = 1_800_000_000.0
 ENGINE = LauncherAddress("local", {}, "/nonexistent")
@@ -192,12 +209,15 @@ def test_lease_is_won_by_one_of_several_racers(store: FolderStore) -> None:
 
 
 def test_the_same_process_takes_its_own_lease_again(store: FolderStore) -> None:
-    """The command takes it before the flow starts, and the flow gets the same."""
+    """The command takes it before the flow starts, and the flow gets the same, and keeps it."""
     first = take(store, lease("g-1"))
 
     again = leases.bind_run(store, take(store, lease("g-2")), "run-1")
 
     assert again.lease.gate_id == first.lease.gate_id
+    for adopted in (False, True):
+        held = dataclasses.replace(first, lease=dataclasses.replace(first.lease, adopted=adopted))
+        assert ("", again.data) == (leases.leave(store, held), store.get("leases/c.json"))
 
 
 def test_a_second_flow_of_the_same_process_is_refused(store: FolderStore) -> None:
@@ -277,3 +297,71 @@ def test_a_pid_that_was_used_again_is_not_the_owner(store: FolderStore, stranger
     take(store, lease("g-1", owner=dataclasses.replace(stranger, start_ticks=stranger.start_ticks + 1)))
 
     assert take(store, lease("g-2", now=NOW + 1)).lease.adopted
+
+
+def held(store: FolderStore, owner: Owner, flow_run: str) -> None:
+    """Gate g-1 of cluster c belongs to this run."""
+    leases.bind_run(store, take(store, lease(owner=owner, now=time.time())), flow_run)
+    store.put(request_key("g-1"), json.dumps({"flow_run": flow_run}).encode())
+
+
+def test_a_gate_that_nobody_took_over_has_no_successor(store: FolderStore) -> None:
+    """Its run ended it itself, or it has no record at all."""
+    assert "" == taken_over(store, "c", "g-1", "run-1")
+    held(store, this_process(), "run-1")
+    store.put(outcome_key("g-1"), b'{"reason": "GO c"}')
+    assert "" == taken_over(store, "c", "g-1", "run-1")
+
+
+def test_a_living_successor_goes_on_and_a_dead_one_is_none(tmp_path: Path) -> None:
+    """What the dead one left has to be told to somebody."""
+    alive, dead = FolderStore(tmp_path / "alive"), FolderStore(tmp_path / "dead")
+    held(alive, this_process(), "run-2")
+    held(dead, DEAD, "run-2")
+    said, nothing = (taken_over(store, "c", "g-1", "run-1") for store in (alive, dead))
+
+    assert ("flow run run-2 has taken over its gate g-1 and goes on with it", "") == (said, nothing)
+
+
+def test_an_end_is_told_by_its_decision_and_the_run_that_has_the_answer(store: FolderStore) -> None:
+    """The answer itself would read as that of the run that died; a record that cannot be read is none."""
+    held(store, this_process(), "run-2")
+    reason = "GO c: \x1b[31mall is well (no training was requested)"
+    told = {"decision": "not_launched", "ending": "no capacity", "reason": reason}
+    store.put(outcome_key("g-1"), json.dumps(told).encode())
+
+    said = taken_over(store, "c", "g-1", "run-1")
+    store.put(outcome_key("g-1"), json.dumps({**told, "decision": None}).encode())
+    undecided = taken_over(store, "c", "g-1", "run-1")
+    store.put(outcome_key("g-1"), b"{")
+
+    begins = "flow run run-2 has taken over its gate g-1 and has ended it"
+    assert f"{begins} (not launched): prelaunch run follow run-2 shows the result" == said
+    assert undecided.startswith(f"{begins} (no capacity): ")
+    assert "goes on" in taken_over(store, "c", "g-1", "run-1")
+
+
+def test_a_hidden_owner_is_alive_until_its_time(monkeypatch: pytest.MonkeyPatch, stranger: Owner) -> None:
+    """With hidepid=2 /proc shows no process of another user. One that is not there at all is dead at once."""
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr(tree, "_read", lambda pid: None)
+
+    assert [False, True] == [is_dead(stranger, NOW, NOW + late_s) for late_s in (-1.0, 1.0)]
+    assert is_dead(DEAD, NOW, NOW - 1.0)
+
+
+def test_a_lost_answer_loses_no_lock(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has another lock than the gate knows of, and it is its own: it is changed, and released."""
+    renewal = LeaseRenewal(store, take(store, lease()))
+
+    def lose_answer(change: Any = store.replace_if) -> None:
+        silent = Mock(side_effect=lambda *call: (change(*call), [][0]))
+        with monkeypatch.context() as patch, pytest.raises(IndexError):
+            patch.setattr(store, "replace_if", silent)
+            renewal.ours()
+
+    lose_answer()
+    assert renewal.ours() and 1 == renewal.change(rechecks=1).rechecks
+    lose_answer()
+    renewal.release()
+    assert store.get("leases/c.json") is None

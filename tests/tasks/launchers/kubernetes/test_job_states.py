@@ -123,6 +123,8 @@ def test_an_image_that_may_come_is_waited_for() -> None:
     """The launcher decides how long."""
     assert verdict(TWO, [pod(0), waiting("ErrImagePull")]).stuck == ("node-1",)
     assert verdict(TWO, [pod(0), waiting("ContainerCreating")]).stuck == ()
+    cache = "failed to sync secret cache: timed out waiting for the condition"  # the kubelet tries again
+    assert verdict(TWO, [pod(0), waiting("CreateContainerConfigError", cache)]).state is PENDING
 
 
 def test_pods_that_gave_up_on_one_without_a_node_lacked_capacity() -> None:

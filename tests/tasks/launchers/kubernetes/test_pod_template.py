@@ -1,15 +1,22 @@
-"""A site's own template of a pod: what it may say, and that nothing of it is lost or overwritten."""
+"""A site's own template of a pod: what it may say, and that nothing of it is lost or overwritten.
+
+And what a pod of a gate may do on its node, which nodes it may get, whether it may be moved, and its priority.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.launchers.base import LaunchRejected
+from tasks.launchers.base import LaunchRejected, Plan, Work
+from tasks.launchers.kubernetes.options import PINNABLE, Workload
+from tasks.launchers.kubernetes.pod import IN
 from tasks.launchers.kubernetes.pod_template import checked, read_template, united
-from tests.tasks.launchers.kubernetes.planned import JOB, plan, pods, variables
+from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, plan, pods, variables
+from tests.tasks.launchers.kubernetes.test_objects import required_nodes, specs_with_pods
 
 SHIPPED = Path(__file__).resolve().parents[4] / "deployments" / "kubernetes" / "pods"
 CONTAINER: dict[str, Any] = {
@@ -97,3 +104,83 @@ def test_a_file_that_is_no_template_is_rejected(tmp_path: Path) -> None:
 def test_every_shipped_template_is_one(path: Path) -> None:
     """With the keys that are allowed."""
     assert "spec" in read_template(str(path))
+
+
+@pytest.mark.parametrize("workload", [kind.value for kind in Workload])
+@pytest.mark.parametrize("work", [Work.CHECK, Work.GATE])
+def test_a_namespace_that_is_restricted_takes_the_pods(workload: str, work: Work) -> None:
+    """What Pod Security Standards, "Restricted", list: also every volume is of a kind that it allows, and has a limit."""
+    for pod in templates(plan(replace(JOB, work=work), workload=workload)):
+        spec = pod["spec"]
+        (container,) = spec["containers"]
+
+        assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"]
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == rights
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        kinds = [{*volume} - {"name"} for volume in spec["volumes"]]
+        assert all(kind <= {"emptyDir", "projected", "configMap"} for kind in kinds)
+        assert all(row["emptyDir"].get("sizeLimit") for row in spec["volumes"] if "emptyDir" in row)
+
+
+def test_a_site_sets_another_user_and_rights() -> None:
+    """What its template says of the pod and of the container, each as a whole; and its own home."""
+    own = {"runAsUser": 0}
+    container = {"securityContext": {"privileged": True}, "env": [{"name": "HOME", "value": "/root"}]}
+    pod, *_ = pods(plan(JOB, {"spec": {"securityContext": own, "containers": [container]}}))
+
+    assert pod["spec"]["securityContext"] == own
+    assert pod["spec"]["containers"][0]["securityContext"] == {"privileged": True}
+    assert variables(pod)["HOME"] == "/root"
+    assert variables(pods(plan())[0])["HOME"] == "/prelaunch"
+
+
+@pytest.mark.parametrize(("work", "stays"), [(Work.CHECK, False), (Work.GATE, True), (Work.CONFIRM, True)])
+def test_no_autoscaler_moves_a_training(work: Work, stays: bool) -> None:
+    """A pod that only checks may be moved: the gate fetches another node."""
+    pod, *_ = pods(plan(replace(CONFIRM, work=work)))
+    said = pod["metadata"].get("annotations", {})
+
+    assert stays is (said.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false")
+    assert stays is (said.get("karpenter.sh/do-not-disrupt") == "true")
+
+
+def test_the_priority_is_the_gate_files() -> None:
+    """None unless it names a class of the cluster; a template that names another contradicts it."""
+    pod, *_ = pods(plan(priority_class="training"))
+
+    assert "training" == pod["spec"]["priorityClassName"]
+    assert "priorityClassName" not in pods(plan())[0]["spec"]
+    with pytest.raises(LaunchRejected, match="priorityClassName"):
+        plan(JOB, {"spec": {"priorityClassName": "other"}}, priority_class="training")
+
+
+def templates(made: Plan) -> list[Any]:
+    """The templates of all pods, whatever holds them."""
+    bodies: list[Any] = [call.body for call in made.calls if call.body["kind"] != "Service"]
+    specs = [[body["spec"]] if "template" in body["spec"] else specs_with_pods(body) for body in bodies]
+    return [spec["template"] for group in specs for spec in group]
+
+
+@pytest.mark.parametrize("placement", ["in_job", "pinned"])
+@pytest.mark.parametrize("workload", list(Workload))
+def test_every_workload_can_queue(placement: str, workload: Workload) -> None:
+    """Each of its objects has the label by which Kueue holds it; of plain Jobs that is one for each node."""
+    options: dict[str, Any] = {"placement": placement, "workload": workload.value, "queue": "gpu"}
+    if placement == "pinned" and workload not in PINNABLE:
+        pytest.skip("this workload cannot be pinned")
+    jobs = [call.body for call in plan(CONFIRM, **options).calls if call.body["kind"] != "Service"]
+
+    assert len(jobs) == (CONFIRM.nodes if workload is Workload.JOBS else 1)
+    assert {job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for job in jobs} == {"gpu"}  # type: ignore[index]
+
+
+def test_the_pods_of_one_workload_get_the_nodes_that_passed_in_any_order() -> None:
+    """So that a queue can admit a pinned training as a whole: a term per node, and each pod finds out which of them it has."""
+    (pod,) = pods(plan(CONFIRM, placement="pinned", workload="indexed", queue="gpu"))
+    spec, names = pod["spec"], [term["matchFields"][0]["values"] for term in required_nodes(pod)]
+
+    assert names == [["worker-7"], ["worker-6"]]
+    assert spec["containers"][0]["args"][:4] == ["gate", "--confirm", f"{IN}/pass.json", "--pooled"]
+    assert "podAntiAffinity" in spec["affinity"]

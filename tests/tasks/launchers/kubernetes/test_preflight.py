@@ -1,18 +1,23 @@
-"""What preflight finds, and that it leaves nothing behind. Over the stand-in."""
+"""What preflight finds, and that it leaves nothing behind. Over the stand-in.
+
+What it says of the secrets with which images are pulled is over a double.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from checks.documents.decode import decode
 from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.launchers.kubernetes.api import Api, ObjectKind
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.kubernetes.options import KubernetesOptions
+from tasks.launchers.kubernetes.preflight import _pull_secrets
 from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
 from tests.tasks.launchers.kubernetes.planned import JOB
 
@@ -135,3 +140,48 @@ def test_a_cluster_that_cannot_be_found_is_wrong(tmp_path: Path) -> None:
     (check,) = launcher.preflight((launcher.plan(JOB),))
 
     assert (check.result, "kubeconfig_file" in check.text) == (PreflightResult.WRONG, True)
+
+
+OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
+TAKEN, OPAQUE = {"type": "kubernetes.io/dockerconfigjson"}, {"type": "Opaque"}
+NAMED = {"imagePullSecrets": [{"name": "regcred"}]}
+
+
+class Objects:
+    """The objects of one namespace, by the plural of their kind and their names."""
+
+    namespace = "default"
+
+    def __init__(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        self.rows = rows
+
+    def get(self, kind: ObjectKind, name: str) -> Mapping[str, Any] | None:
+        """None where there is none."""
+        return self.rows.get(f"{kind.plural}/{name}")
+
+
+@pytest.mark.parametrize(
+    ("rows", "spec", "results"),
+    [
+        ({}, {}, ()),
+        ({"serviceaccounts/default": {}}, {}, ()),
+        ({"secrets/regcred": TAKEN}, NAMED, (OK,)),
+        ({"secrets/regcred": {"type": "kubernetes.io/dockercfg"}}, NAMED, (OK,)),
+        ({"secrets/regcred": OPAQUE}, NAMED, (WRONG,)),
+        ({}, NAMED, (WRONG,)),
+        ({}, {"serviceAccountName": "trainer"}, (WRONG,)),
+        ({"serviceaccounts/trainer": NAMED}, {"serviceAccountName": "trainer"}, (WRONG,)),
+        ({"serviceaccounts/trainer": NAMED, "secrets/regcred": TAKEN}, {"serviceAccountName": "trainer"}, (OK,)),
+        # Nobody declared it, and the image may be on every node.
+        ({"serviceaccounts/default": NAMED}, {}, (UNSEEN,)),
+    ],
+)  # fmt: skip
+def test_a_secret_that_a_kubelet_would_leave_out_is_found(
+    rows: Mapping[str, Mapping[str, Any]], spec: Mapping[str, Any], results: tuple[PreflightResult, ...]
+) -> None:
+    """It is wrong where the pod template or the service account of the gate file names it; the remedy is what to type."""
+    lines = tuple(_pull_secrets(cast("Api", Objects(rows)), spec))
+    lacks = [line for line in lines if "Secret" in line.subject and line.result is not OK]
+
+    assert tuple(line.result for line in lines) == results
+    assert all("kubectl create secret" in line.remedy for line in lacks)

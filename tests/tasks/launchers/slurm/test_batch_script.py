@@ -1,4 +1,7 @@
-"""JobSpec -> batch script: every option is there, nothing is injected, and no secret is in it."""
+"""JobSpec -> batch script: every option is there, nothing is injected, and no secret is in it.
+
+What the shipped gate files submit is as it stands in tests/golden/slurm. UPDATE_GOLDEN=1 writes it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ import pytest
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.value_types import DecodeError
+from tasks.gate.context import open_gate_context
+from tasks.gate.jobs import planned_jobs
+from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobSpec, LaunchRejected, NodePlacement, Plan, Work
 from tasks.launchers.registry import launcher_for
 from tasks.launchers.slurm import batch_script
@@ -18,6 +24,8 @@ from tasks.launchers.slurm.batch_script import agent_words, make_plan
 from tasks.launchers.slurm.launcher import SlurmLauncher, sbatch_lines
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.linters import finds_nothing
+from tests.tasks.launchers.golden import GOLDEN, gates_of, golden_text
+from tests.tasks.launchers.golden import ROOT as REPOSITORY
 
 ROOT = Path("/shared/prelaunch")
 PASSED = Pass(1, "g", "0" * 64, "", (PassedNode("n3", 0, {}), PassedNode("n7", 1, {})))
@@ -268,3 +276,29 @@ def test_a_node_that_fails_ends_a_training_alone_and_no_job_that_slurm_may_start
 ) -> None:
     """The peers of a node that is lost fail before Slurm knows of it, and starts the job again."""
     assert f"\nfailed_grace_s={grace_s}\n" in script(replace(JOB, work=work), options)
+
+
+SCRIPTS = GOLDEN / "slurm"
+GATES = gates_of("slurm")
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_the_batch_scripts_are_the_golden_ones(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that differs between two jobs; what is the same in all of them is job.sh."""
+    monkeypatch.chdir(tmp_path)
+    context = open_gate_context(GateRequest(gate_file=str(path)))
+    scripts = [context.launcher.plan(job).processes[0].script for job in planned_jobs(context)]
+    assert all(script.endswith(batch_script._body()) for script in scripts)
+    heads = "\n".join(script.removesuffix(batch_script._body()) for script in scripts)
+    heads = heads.replace(str(tmp_path), "/shared").replace(str(REPOSITORY), "/prelaunch")
+    if " " in str(REPOSITORY):
+        heads = re.sub("'(/prelaunch/[^']*)'", r"\1", heads)  # quoted for the blank
+
+    assert heads == golden_text(SCRIPTS / f"{path.stem}.sbatch", heads)
+
+
+def test_every_golden_script_is_of_a_shipped_gate_file() -> None:
+    """A file that nobody compares says nothing."""
+    assert {path.stem for path in GATES} == {path.stem for path in SCRIPTS.iterdir()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -280,6 +282,17 @@ def test_a_job_that_nobody_knows_is_over_at_last(
     seen = [slurm.state(NAME) for _ in range(2)]
 
     assert [end] * 2 == [(one.state, one.trouble) for one in seen]
+
+
+def test_a_mount_that_fails_for_a_moment_says_nothing_about_the_job(
+    answers: Answers, taken: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is raised, and nothing has ended."""
+    stale = Mock(side_effect=OSError(errno.ESTALE, "Stale file handle"))
+    monkeypatch.setattr(type(taken._folder(NAME)), "attempts", stale)
+    status = taken.state(NAME)
+
+    assert (JobState.UNKNOWN, False) == (status.state, status.absent) and "Stale" in status.detail
 
 
 EXITED = "srun: error: n2: task 1: Exited with exit code 127\n"

@@ -16,7 +16,6 @@ from tasks.orchestration.server.http_client import (
     service_fault,
 )
 
-NAMES = (*PROXIES, *CERTIFICATES)
 # What desktops, ssh -D and documents of clusters set.
 UNUSABLE = {
     "a desktop's": ("all_proxy", "socks://127.0.0.1:9/", "Unknown scheme"),
@@ -27,7 +26,7 @@ UNUSABLE = {
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES:
+    for name in (*PROXIES, *CERTIFICATES):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
 

@@ -12,7 +12,6 @@ from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.settings import client_environment, configured_api_url, server_environment
 
 URL = "http://prefect.example:4200/api"
-API = f'[api]\nurl = "{URL}"'
 PROFILES = f"""
 active = "team"
 [profiles.team]
@@ -26,7 +25,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
     "environment_in_lower_case": ({"prefect_api_url": URL}, {}, URL),
     "emptied": ({"PREFECT_API_URL": ""}, {"home/profiles.toml": PROFILES}, None),
     "dotenv": ({}, {".env": f"PREFECT_API_URL='{URL}'\n"}, URL),
-    "prefect_toml": ({}, {"prefect.toml": API}, URL),
+    "prefect_toml": ({}, {"prefect.toml": f'[api]\nurl = "{URL}"'}, URL),
     "pyproject": ({}, {"pyproject.toml": f'[tool.prefect.api]\nurl = "{URL}"'}, URL),
     "profile": ({}, {"home/profiles.toml": PROFILES}, URL),
     "profiles_elsewhere": ({"PREFECT_PROFILES_PATH": "mine.toml"}, {"mine.toml": PROFILES}, URL),

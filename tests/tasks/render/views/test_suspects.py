@@ -19,7 +19,7 @@ from tasks.render.views.suspects import matrices_table, said_of, suspects_table
 from tests.catalogue_reports import policy_of
 from tests.tasks.render.decoded import between, inside, shown, with_shown
 from tests.tasks.render.fleets import TYPE, fleet
-from tests.tasks.render.test_html_size import LIMIT
+from tests.tasks.render.test_html import LIMIT
 
 BAD, GOOD = between(12, bad=(7,)), between(8, 4)
 FIVE, EIGHT = "ip-10-0-0-16", "ip-10-0-0-18"

@@ -152,7 +152,7 @@ def test_a_node_is_joined_with_the_engine_by_the_engine_s_name() -> None:
 
     (node,) = found.nodes
     assert ((), Disagreement.SERVES, 1) == (found.untested, node.differs, len(node.acts))
-    assert "ip-10-0-0-7: serving; DIFFERS: serves, but is fenced by us" == engine_text(node)
+    assert "ip-10-0-0-7: serving; DIFFERS: serves, but Prelaunch fenced it" == engine_text(node)
 
 
 def test_one_node_shows_what_an_operator_asks_for() -> None:
@@ -213,5 +213,5 @@ def test_one_node_shows_each_act_with_its_proof() -> None:
 
     own = (done.allowed_by, done.command, done.before, done.said, done.after)
     assert all(word and word in text for word in (*own, "digest", "kernel.xid", "b-2", "g9"))
-    assert "serving; DIFFERS: serves, but is fenced by us" in text
+    assert "serving; DIFFERS: serves, but Prelaunch fenced it" in text
     assert Disagreement.SERVES.value == node_document(found.nodes[0])["differs"]

@@ -21,7 +21,6 @@ __all__ = ["Tensor", "bfloat16", "dtype", "float16", "float32", "float64", "int3
 __version__ = "2.8.0+a.fake"
 _precision = ["highest"]
 _autocast: list[dtype] = []
-_SLEEP_S = 0.02  # a thread that keeps a GPU busy waits for it
 
 
 class device(str):
@@ -229,7 +228,8 @@ class _Cuda:
     def synchronize(self, device: Any = None) -> None:
         CLOCK.wait()
         if threading.current_thread() is not threading.main_thread():
-            time.sleep(_SLEEP_S)
+            # a thread that keeps a GPU busy waits for it
+            time.sleep(0.02)
 
     def current_stream(self, device: Any = None) -> SimpleNamespace:
         return SimpleNamespace(synchronize=CLOCK.wait_products)

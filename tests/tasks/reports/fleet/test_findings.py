@@ -1,4 +1,8 @@
-"""Missing evidence of a node: one line for each gate, which says CANNOT TELL, and nothing that gets worse."""
+"""Missing evidence of a node: one line for each gate, which says CANNOT TELL, and nothing that gets worse.
+
+Of a finding: since when it stands, when it was last seen, and why one about the configuration leaves a doubt about the node: that is
+said on every page that shows the doubt, from the cause.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,34 @@ from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Profile
 from checks.policy import CheckPolicy, Rule
 from tasks.gate_file.references import SHIPPED, read_policy
-from tasks.reports.fleet.fleet import GateMark, NodeState
+from tasks.render.html import html
+from tasks.reports.fleet.fleet import Fleet, GateMark, NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
-from tasks.reports.fleet.text import fleet_text, mark_words, node_document, node_text, open_words
+from tasks.reports.fleet.text import (
+    advice_lines,
+    fleet_text,
+    mark_words,
+    node_document,
+    node_text,
+    open_words,
+)
+from tasks.store.node_history import NEWEST
 from tasks.store.node_rows import GateNodes, Standing, rows_of
-from tests.sample_reports import FACTS, POLICY, healthy, with_metric
+from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, wrong_sums
 from tests.tasks.kept_gates import gate_id
-from tests.tasks.reports.fleet.test_states import DAY_S, GEMM, fleet, gate, node, only
+from tests.tasks.reports.fleet.test_states import (
+    CLOCK,
+    DAY_S,
+    GEMM,
+    NOW,
+    SILENT,
+    fleet,
+    gate,
+    node,
+    only,
+    utc,
+)
 
 CHECKS = ("collective.all_gather", "collective.all_reduce", "compute.gemm")
 HUNG = Finding(Level.FAIL, Cause.EVIDENCE, "", "", "not measured: it hung")
@@ -165,3 +189,105 @@ def test_a_check_that_was_measured_on_a_busy_node_is_missing_no_more() -> None:
     hardware = (Cause.HARDWARE, "node-0/rank-0")
     assert {hardware} == still(busy)
     assert {hardware, (Cause.EVIDENCE, "node-0/rank-0"), (Cause.EVIDENCE, "node-0/rank-1")} == still(other)
+
+
+def _dates(found: Fleet) -> list[tuple[str, str, bool]]:
+    """Of each open finding: the first gate of its row, the last one, and whether the row may be longer."""
+    return [(one.since_gate_id, one.gate_id, one.at_least) for one in only(found).open]
+
+
+def test_a_finding_stands_since_the_first_gate_of_its_unbroken_row() -> None:
+    """A gate that measured the check without it ends a row; one that did not measure it ends none."""
+    bad, other = node("a", Standing.DOUBTFUL, [CLOCK]), ("compute.gemm",)
+    found = fleet(
+        gate(9 * DAY_S, bad), gate(8 * DAY_S, node("a")), gate(7 * DAY_S, bad), gate(6 * DAY_S, node("a"), checks=other),
+        gate(5 * DAY_S, bad), gate(4 * DAY_S, node("a"), checks=other),
+    )  # fmt: skip
+
+    assert [(f"g-{7 * DAY_S:.0f}", f"g-{5 * DAY_S:.0f}", False)] == _dates(found)
+    (one,) = only(found).open
+    assert (utc(NOW - 7 * DAY_S), utc(NOW - 5 * DAY_S)) == (one.since, one.last_seen)
+    dates = f"(since {one.since}, {one.since_gate_id}; last seen {one.last_seen}, {one.gate_id})"
+    assert dates in node_text(only(found), found)
+
+
+def test_a_finding_of_one_gate_is_dated_once() -> None:
+    """First and last are the same."""
+    found = fleet(gate(HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK])))
+    (one,) = only(found).open
+
+    assert f"(since {utc(NOW - HOUR_S)}, g-{HOUR_S:.0f})" in node_text(only(found), found)
+    assert one.since == one.last_seen
+
+
+def test_missing_evidence_stands_since_the_last_proof() -> None:
+    """Which is what answers it."""
+    silent = node("a", Standing.CANNOT_TELL, [SILENT], None)
+    gates = (gate(age * DAY_S, row) for age, row in ((9, silent), (8, node("a")), (7, silent), (6, silent)))
+    found = fleet(*gates)
+
+    assert [(f"g-{7 * DAY_S:.0f}", f"g-{6 * DAY_S:.0f}", False)] == _dates(found)
+
+
+def test_finding_beyond_the_kept_gates_is_dated_at_least_since_the_oldest() -> None:
+    """It stands at least since the oldest of the newest gates."""
+    bad = node("a", Standing.DOUBTFUL, [CLOCK])
+    found = fleet(*(gate(HOUR_S * age, bad) for age in range(80, 0, -1)))
+
+    assert [(f"g-{NEWEST * HOUR_S:.0f}", f"g-{HOUR_S:.0f}", True)] == _dates(found)
+    assert "(at least since " in node_text(only(found), found)
+
+
+MEANS = "It concerns how nodes are set up, or what else ran on them. It says nothing about their hardware."
+WHY = "doubtful (cause CONFIGURATION): correct what the finding names"
+
+
+def test_doubt_is_shown_until_the_check_passes() -> None:
+    """On the page of the node and on that of all nodes."""
+    warned = gate(3 * HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]), node("b"))
+    found, healed = fleet(warned), fleet(warned, gate(HOUR_S, node("a"), node("b")))
+    bad = next(one for one in found.nodes if one.name == "a")
+
+    assert (Cause.CONFIGURATION,) == bad.doubts and ["CONFIGURATION"] == node_document(bad)["doubts"]
+    pages = fleet_text(found), fleet_page(found, str), node_text(bad, found), node_page("a", found)
+    assert all(WHY in page and MEANS in page for page in pages) and f"What to do:\n  {WHY}" in pages[2]
+    assert not any(one.doubts for one in healed.nodes)
+    assert "CONFIGURATION" not in fleet_page(healed, str) + fleet_text(healed)
+
+
+def test_a_failure_of_the_whole_cluster_is_a_reason_too() -> None:
+    """It is open on no node, and every node of that gate is doubtful."""
+    uneven = replace(CLOCK, level=Level.FAIL, check="system.uniform", subject="cluster")
+    rows = (node("a", Standing.DOUBTFUL), node("b", Standing.DOUBTFUL))
+    found = fleet(replace(gate(HOUR_S, *rows), cluster_findings=(uneven,)))
+
+    assert WHY in fleet_text(found)
+
+
+@pytest.mark.parametrize("cause", [Cause.HARDWARE, Cause.APPLICATION])
+def test_a_doubt_of_another_cause_is_no_doubt_about_the_configuration(cause: Cause) -> None:
+    """Nor is a condemned node one that is merely doubtful."""
+    other = fleet(gate(HOUR_S, node("a", Standing.DOUBTFUL, [replace(CLOCK, cause=cause)])))
+    condemned = fleet(gate(HOUR_S, node("a", Standing.CONDEMNED, [GEMM, CLOCK])))
+
+    assert NodeState.DOUBTFUL is only(other).state and (cause,) == only(other).doubts
+    assert () == only(condemned).doubts
+    assert not any("cause CONFIGURATION" in fleet_text(found) for found in (other, condemned))
+
+
+def test_each_state_but_proven_says_what_to_do() -> None:
+    """One line for each that a node is in."""
+    silent = gate(HOUR_S, node("d", Standing.CANNOT_TELL, [replace(CLOCK, subject="d")], None), node("a"))
+    found = fleet(gate(9 * DAY_S, node("c")), gate(2 * HOUR_S, node("b", Standing.CONDEMNED, [GEMM])), silent)
+
+    states = [line.partition(":")[0] for line in advice_lines(found.nodes)]
+    assert ["condemned", "cannot tell", "unproven"] == states
+    assert [] == advice_lines(fleet(gate(HOUR_S, node("a"))).nodes)
+
+
+def test_the_report_says_it_below_its_findings() -> None:
+    """Where one of them has the cause."""
+    clock, sums = with_metric(healthy(), "system.clock", "node-0", "wall_rate", 1.5), wrong_sums(healthy())
+    pages = [html(report, verdict_of(report), "c") for report in (clock, sums, healthy())]
+
+    assert [1, 0, 0] == [page.count(MEANS) for page in pages]
