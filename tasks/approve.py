@@ -125,9 +125,9 @@ def _read(session: Session, judged: JudgedReport, key: str) -> ApprovalAnswer | 
         answer = read_final_answer(session.context.store, session.gate_id, key)
     except DecodeError as error:
         raise QuestionLost(f"the recorded answer cannot be read: {error}. Start a new run.") from error
-    now = headline(judged.verdict, session.context.gate.name), may_be_overridden(session, judged)
+    now = digest_of(judged), may_be_overridden(session, judged)
     # An answer that a dead gate followed already is of what trains now.
-    if question is not None and not session.trained and (question.said, question.override) != now:
+    if question is not None and not session.trained and (question.verdict, question.override) != now:
         raise QuestionLost(f"people were asked about another verdict: {question.said}. Start a new run.")
     return answer
 
@@ -161,8 +161,13 @@ def _new_question(session: Session, judged: JudgedReport, key: str, minutes: int
     return Question(
         SCHEMA_VERSION, session.gate_id, gate.name, gate.cluster.name, session.renewal.lease.owner.flow_run_id, key,
         headline(judged.verdict, gate.name), may_be_overridden(session, judged), now, now + minutes * MINUTE_S,
-        gate.approval.approvers, gate.approval.overriders,
+        gate.approval.approvers, gate.approval.overriders, verdict=digest_of(judged),
     )  # fmt: skip
+
+
+def digest_of(judged: JudgedReport) -> str:
+    """The digest of the verdict: another answer and other findings have another one."""
+    return digest(dump_plain((judged.verdict.answer, judged.verdict.level, judged.verdict.findings)))
 
 
 def _line(question: Question) -> str:

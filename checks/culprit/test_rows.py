@@ -13,7 +13,7 @@ from checks.model_details import PairOutcome
 DIGITS = 5
 # A test that lost nothing counts as this many percent, so that there can be a ratio to it.
 NOTHING_LOST = 0.001
-# What a row has of its tests; where TCP is counted, it has TCP_METRICS as well.
+# What a row must have of its tests; it also has cpu_wait, and where TCP is counted TCP_METRICS.
 METRICS = (
     "peers",
     "results",

@@ -43,7 +43,7 @@ NEVER_WROTE = "it did not start, or it ended before it wrote one"
 AGAIN = "Read this node's log (a gate keeps it in logs/ beside the report), then run the gate again."
 OF_ALL = "Read the nodes' logs (a gate keeps them in logs/ beside the report), then run the gate again."
 SAME_VERSION = "Run the gate again with the same version of the checks and the policy."
-NO_LOG = "Its log is empty: read sacct or kubectl describe, and dmesg on the node, for what ended it, then run the gate again."
+NO_LOG = "Its log is empty: read the engine's messages (sacct, kubectl describe) and dmesg for what ended it, then run the gate again."
 MEND = {
     Skip.TOOL_MISSING: "Install the tool on every node (container/Dockerfile installs all tools), or accept the skip in the policy.",
     Skip.NOT_PERMITTED: "Run the checks with the permission that the reason names, or accept the skip in the policy.",

@@ -50,7 +50,10 @@ async def ask_state(launcher: Launcher, job: str, patience_s: float, last: JobSt
     start that was seen last.
     """
     try:
-        return await run_within(patience_s, launcher.state, job)
+        status = await run_within(patience_s, launcher.state, job)
+        if status.state is not JobState.UNKNOWN or status.absent or status.attempt:
+            return status
+        detail = status.detail
     except TimeoutError:
         detail = f"the engine did not answer within {patience_s:.0f} s"
     except Exception as error:  # noqa: BLE001 - such as a mount that fails for a moment

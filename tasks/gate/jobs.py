@@ -219,6 +219,8 @@ def cancel_jobs(lease: Lease) -> None:
         try:
             limited(ENDING_S, partial(launcher.cancel, job))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other job is ended all the same
-            failures.append(error)
+            failures.append(
+                f"{job} may still run: {error}" if isinstance(error, TimeoutError) else f"{error}"
+            )
     if failures:
-        raise LaunchError(" ".join(map(str, failures)))
+        raise LaunchError(" ".join(failures))

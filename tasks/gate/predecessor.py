@@ -33,7 +33,8 @@ async def find_jobs(session: Session) -> PredecessorJobs:
     while True:
         await stop.check()
         statuses = [
-            await ask_state(launcher, job, launcher.silence_s, unknown) for job in session.renewal.lease.jobs
+            await ask_state(launcher, job, min(60.0, launcher.silence_s), unknown)
+            for job in session.renewal.lease.jobs
         ]
         jobs = PredecessorJobs(*statuses)
         silent = next((status for status in (jobs.check, jobs.train) if is_unanswered(status)), None)

@@ -51,7 +51,8 @@ class AnswerChannel(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. Times are Unix seconds; `override` is true if the verdict is a FAIL; `said` is the headline.
+    """What is asked. Times are Unix seconds; `override` is true if the verdict is a FAIL; `said` is the headline, and `verdict`
+    the verdict's digest.
 
     `repair` is set if a repair of a machine is to be allowed, which `ApprovalAction.LAUNCH` then does.
     """
@@ -69,6 +70,7 @@ class Question:
     approvers: tuple[str, ...]
     overriders: tuple[str, ...]
     repair: str = ""
+    verdict: str = ""
 
 
 @dataclass(frozen=True)

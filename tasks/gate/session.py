@@ -247,7 +247,7 @@ class Session:
     def _ours(self) -> bool:
         with _logged("it is not known whether this gate still has the cluster's lock; it goes on"):
             return self.renewal.ours()
-        return True
+        return not self.renewal.lost.is_set()
 
     def _still_paid(self, line: str) -> None:
         LOG.error("%s", line)

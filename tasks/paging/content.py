@@ -28,7 +28,7 @@ from tasks.notifiers.base import (
     Severity,
 )
 from tasks.remediation.proof import engine_name
-from tasks.render.context import Advised, VerdictContext, advised
+from tasks.render.context import COMMAND, Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
 from tasks.render.views.finding_table import with_anchor
@@ -84,9 +84,11 @@ def _retry_command(
     if judged is None or page.topic is not PageKind.REFUSED or judged.verdict.suspect_policy:
         return ()
     names, nodes = judged.context.site.engine_nodes, judged.verdict.condemned
-    option = session.context.launcher.without([names.get(node, node) for node in nodes]) if nodes else ""
-    command = shlex.join(("prelaunch", "gate", os.path.abspath(session.context.file), "--set", option))
-    return (("to try without the failed nodes", command),) if option else ()
+    failed = dict.fromkeys((*session.excluded, *(names.get(node, node) for node in nodes)))
+    option = session.context.launcher.without(tuple(failed)) if nodes else ""
+    only = () if session.launches else ("--check-only",)
+    command = shlex.join(("prelaunch", "gate", os.path.abspath(session.context.file), *only, "--set", option))
+    return (("to try without the failed nodes", command),) if option and len(command) < COMMAND else ()
 
 
 def cancelled_page(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> Notification:

@@ -165,7 +165,7 @@ PAGED: Mapping[Reason, str] = {
     Reason.BEFORE_BREAKER: "the verdict is older than the moment at which the breaker was closed. Run the gate again",
     Reason.BREAKER_OPEN: "the breaker stopped all repairs: too many in a short time. Find the cause, then use --close-breaker",
     Reason.RETURNED_BY_OTHER: "somebody returned it to service before it was proven",
-    Reason.NOT_SEEN: "the scheduler does not list it",
+    Reason.NOT_SEEN: "the scheduler does not list it, or does not say how it is",
     Reason.TOO_MANY_OUT: "taking it out of service would leave too few nodes",
     Reason.NOT_ALLOWED: "nobody allowed the repair in time",
     Reason.TRIED_ALL: "every repair was tried, and none was proven to help",

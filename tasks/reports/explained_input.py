@@ -212,7 +212,9 @@ def _meaning(verdict: Verdict, decoded: bool) -> str:
         )
     if verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL:
         fault = (
-            "a part is worse than the rest" if decoded else "a value in this output does not meet the policy"
+            "the values of this matrix are not in order"
+            if decoded
+            else "a value in this output does not meet the policy"
         )
         return f"FAIL: {fault}. Only the values in this output were judged."
     if verdict.answer is Answer.CANNOT_TELL:

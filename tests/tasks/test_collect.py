@@ -23,7 +23,7 @@ from tasks import collect, in_job, launch
 from tasks.collect import CheckDeadline, follow_job
 from tasks.finish import defect_outcome, failed_outcome
 from tasks.gate import job_times
-from tasks.gate.blocking_calls import run_within
+from tasks.gate.blocking_calls import ask_state, run_within
 from tasks.gate.jobs import JobEnd
 from tasks.gate.lease import lease as leases
 from tasks.gate.session import Session
@@ -352,3 +352,13 @@ def test_a_long_gap_between_two_looks_ends_no_training(
     end, one, _ = followed(tmp_path, *statuses)
 
     assert (end.status, end.late, cancelled(one)) == (ENDED, "", False)
+
+
+def test_an_engine_that_cannot_be_seen_for_a_moment_keeps_the_start_that_was_seen() -> None:
+    """The reports of that start are what is judged."""
+    unknown = JobStatus(JobState.UNKNOWN, "the mount fails", "", {})
+    last = replace(unknown, state=JobState.RUNNING, attempt="start-2", exit_codes={"n1": 0})
+    engine: Any = SimpleNamespace(state=lambda job: unknown)
+
+    status = asyncio.run(ask_state(engine, "job", 5.0, last))
+    assert ("start-2", {"n1": 0}, "the mount fails") == (status.attempt, status.exit_codes, status.detail)

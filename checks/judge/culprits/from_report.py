@@ -258,8 +258,8 @@ def _losses(record: Observation) -> tuple[float | None, ...]:
 
 
 def matrices(tests: PairTable) -> dict[tuple[MatrixSubject, Span], Matrix]:
-    """The matrices that have a test. The matrix of bandwidths has every test, None for those that failed; the others have the tests
-    with a number. Segments that were sent again count only where it is unknown whether they had been lost.
+    """The matrices that have a test. The matrix of bandwidths has every test that is not excused, None for those that failed; the
+    others have the tests with a number. Segments that were sent again count only where it is unknown whether they had been lost.
     """
     nodes = [endpoint.node for endpoint in tests.endpoints]
     result: dict[tuple[MatrixSubject, Span], Matrix] = {}

@@ -275,7 +275,7 @@ def leave(store: Store, held: HeldLease) -> str:
     owner, because what a dead gate left is known from it alone; returns the sentence about it, else "".
     Raises StoreError.
     """
-    nobody = dataclasses.replace(held.lease.owner, machine="")
+    nobody = dataclasses.replace(held.lease.owner, machine="", flow_run_id="")
     if not held.lease.adopted:
         release(store, held)
     elif _swap(store, held.data, dataclasses.replace(held.lease, owner=nobody, expires_at=0.0)):

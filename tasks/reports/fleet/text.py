@@ -198,7 +198,7 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "ours": node.ours.name.lower() if node.ours else None,
         "engine": engine
         and {**plain_table(engine), "health": engine.engine_health, "shell": node.shell_command},
-        "differs": node.differs.value if node.differs else None,
+        "differs": node.differs.name.lower() if node.differs else None,
         **({"marks": plain(node.gates)} if whole else {}),
     }
 

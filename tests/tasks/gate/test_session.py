@@ -356,6 +356,8 @@ def test_adopted_jobs_outlive_a_lost_request(tmp_path: Path, monkeypatch: pytest
         back()
     left = leases.lease_of_cluster(one.context.store, "c")
     assert left is not None and is_dead(left.owner, left.expires_at, NOW) and TRAIN_JOB in left.jobs
+    # What looks after runs that ended ends the jobs of theirs.
+    assert leases.lease_of_run(one.context.store, "run") is None
 
 
 @pytest.mark.parametrize("broken", [True, False])

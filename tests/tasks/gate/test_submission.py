@@ -43,6 +43,7 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.interruption import pause, tell_silence
 from tasks.provision import settle_lease
+from tasks.store.base import StoreError
 from tasks.store.layout import lease_key, preflight_key
 from tests.tasks.sessions import CHECK_JOB, NOW, TRAIN_JOB, FakeEngine, listening, session
 
@@ -340,3 +341,15 @@ def test_a_gate_that_lost_its_lock_ends_no_job(tmp_path: Path, end: Callable[[Se
         end(one)
 
     assert [] == engine.calls
+
+
+def test_a_lock_that_is_known_to_be_lost_stays_lost_where_the_store_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another gate's jobs have the same names."""
+    one = session(tmp_path)
+    one.renewal.lost.set()
+    monkeypatch.setattr(one.renewal, "ours", Mock(side_effect=StoreError("no answer")))
+
+    with pytest.raises(LeaseLost):
+        one.require_lock()

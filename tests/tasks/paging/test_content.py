@@ -267,7 +267,15 @@ def page_session() -> Session:
     store, slurm = SimpleNamespace(location=str), SlurmLauncher(Path("/jobs"), SlurmOptions(exclude="n9"))
     context = SimpleNamespace(gate=gate, file="bravo.toml", store=store, launcher=slurm)
     renewal = SimpleNamespace(lease=SimpleNamespace(owner=SimpleNamespace(host="login-1")))
-    made = SimpleNamespace(context=context, unreleased=(), placed="none", gate_id="bravo-1", renewal=renewal)
+    made = SimpleNamespace(
+        context=context,
+        unreleased=(),
+        placed="none",
+        gate_id="bravo-1",
+        renewal=renewal,
+        excluded={"n8": ""},
+        launches=False,
+    )
     return cast("Session", made)
 
 
@@ -358,9 +366,9 @@ def test_a_refusal_after_an_approval_says_why_it_refuses() -> None:
 
 
 def test_a_refusal_says_how_to_try_without_the_failed_nodes() -> None:
-    """And without those that the gate file leaves out; not while the image is the suspect."""
+    """And without those that were left out already, starting no more than before; not while the image is the suspect."""
     refused, suspected = end(Decision.REFUSED, wrong_sums(healthy())), end(Decision.REFUSED, half_broken())
-    retry = f"prelaunch gate {quote(os.path.abspath('bravo.toml'))} --set cluster.options.exclude=n9,node-1"
+    retry = f"prelaunch gate {quote(os.path.abspath('bravo.toml'))} --check-only --set cluster.options.exclude=n9,n8,node-1"
 
     assert f"To try without the failed nodes: {retry}" in content.page_of(page_session(), refused).text
     assert "try without" not in content.page_of(page_session(), suspected).text

@@ -12,7 +12,7 @@ import pytest
 from checks.documents.report import dump_plain
 from checks.model import Answer, Level
 from checks.value_types import DecodeError
-from tasks.approve import QuestionLost, ask_for_approval
+from tasks.approve import QuestionLost, ask_for_approval, digest_of
 from tasks.gate.approval.answers import read_proven_answer
 from tasks.gate.question import (
     AnswerChannel,
@@ -25,7 +25,6 @@ from tasks.gate.question import (
     keep_question,
     read_answer,
 )
-from tasks.render.headline import headline
 from tasks.store.folder import FolderStore
 from tasks.store.layout import answer_key
 from tests.sample_reports import healthy
@@ -104,8 +103,8 @@ def test_an_answer_is_about_the_verdict_that_was_asked_about(
     one.trained, store = trained, one.context.store
     warned = judged(healthy(2, 1), level=Level.WARN, answer=Answer.ASK)
     found = warned if level is Level.WARN else judged(healthy(2, 1), level=level, answer=Answer.NO_GO)
-    key, text = f"gate-1-{found.report.attempt}", headline(warned.verdict, "local")
-    keep_question(store, replace(QUESTION, key=key, said=text, override=override))
+    key = f"gate-1-{found.report.attempt}"
+    keep_question(store, replace(QUESTION, key=key, verdict=digest_of(warned), override=override))
     keep_final_answer(store, replace(LAUNCH, key=key))
     with nullcontext() if is_launched else pytest.raises(QuestionLost, match="another verdict"):
         received = asyncio.run(ask_for_approval(one, found, 5))
