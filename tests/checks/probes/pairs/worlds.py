@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[4]
 ENOUGH_S = 60.0
 SIDE_BY_SIDE = 4
 OPTIONS = {
-    "round_s": 1.0, "budget_s": 5.0, "max_bytes": 1 << 20, "pings": 2, "repeats": 1, "repeat_s": 0.0, "confirms": 0,
+    "round_s": 2.0, "budget_s": 5.0, "max_bytes": 1 << 20, "pings": 2, "repeats": 1, "repeat_s": 0.0, "confirms": 0,
 }  # fmt: skip
 
 
