@@ -48,6 +48,8 @@ _KINDS = {
     Ending.JOB_FAILED: PageKind.TRAINING_FAILED,
     Ending.CANCELLED: PageKind.CANCELLED,
 }
+# Pages about a refusal that trains all the same, or may: a command that takes a node away would end that training.
+TRAINS = (PageKind.OBSERVED, PageKind.OVERRIDDEN, PageKind.QUESTION)
 SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 
@@ -257,6 +259,8 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict, context = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
     items = items_of(verdict, context)
+    if page.topic in TRAINS:
+        items = tuple(replace(item, commands=()) for item in items)
     meaning = " ".join(
         filter(None, (explanation_before(verdict, context.failed), context.training, context.measured))
     )

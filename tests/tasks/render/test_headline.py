@@ -122,8 +122,8 @@ def test_a_headline_names_every_node_that_failed() -> None:
     second = _found("node-2/rank-0", "computes wrong sums", "collective.all_reduce", is_predicate=True)
     third = replace(second, subject="node-4", message="computes other wrong sums")
     lost = not_measured("gpu.ecc", "node-3", Unmeasured("", "no driver"), Level.FAIL)
-    broken = verdict_of(wrong_sums(healthy(8, 1), "node-1/rank-1"))
-    wrong = replace(broken, findings=(first, again, second, third, lost))
+    findings = (first, again, second, third, lost)
+    wrong = replace(verdict_of(wrong_sums(healthy(8, 1), "node-1/rank-1")), findings=findings)
 
     also = "also node-2, rank 0, node-4 (collective.all_reduce); 2 more findings"
     assert f"NO-GO p5: node-1 has ECC off; {also}" == headline(wrong, "p5")
@@ -133,8 +133,8 @@ def test_a_headline_names_every_node_that_failed() -> None:
 def test_a_headline_names_no_node_twice_for_what_all_nodes_fail() -> None:
     """What one of them fails besides is still named."""
     slow = [_found(f"node-{n}", f"reaches {n} GFLOP/s", "compute.gemm") for n in range(2)]
-    bad = _found("node-1", "has ECC off", is_predicate=True)
-    verdict = replace(verdict_of(wrong_sums(healthy())), condemned=(), findings=(*slow, bad))
+    findings = (*slow, _found("node-1", "has ECC off", is_predicate=True))
+    verdict = replace(verdict_of(wrong_sums(healthy())), condemned=(), findings=findings)
 
     said = "all 2 nodes fail compute.gemm; node-0: reaches 0 GFLOP/s (compute.gemm); 2 more findings"
     assert f"NO-GO p5: suspect the image or the policy: {said}" == headline(verdict, "p5")

@@ -14,10 +14,15 @@ import pytest
 from checks.facts.own_machine import read, short_text
 from checks.model import Action, Answer, Cause, Count, Coverage, Declared, Digests, Finding, Level, Verdict
 from checks.model_details import DeclaredMachine
-from tasks.render.context import advice
+from tasks.gate.outcome import JudgedReport
+from tasks.notifiers.base import PageKind
+from tasks.paging import content
+from tasks.render.context import VerdictContext, advice
 from tasks.render.findings import gathered
 from tasks.render.remedy_commands import COMMANDS, PURPOSES, SSH, RemedyContext, commands, engine_of
 from tests.programs import executable
+from tests.sample_reports import healthy
+from tests.tasks.notifiers.means import page
 
 FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
 
@@ -103,6 +108,17 @@ def test_no_command_takes_a_node_from_a_training_that_starts_or_may(answer: Answ
     verdict = replace(_verdict(warning), answer=answer, level=Level.WARN, condemned=())
 
     assert () == commands(warning, "node-1", verdict, RemedyContext("kubernetes"))
+
+
+@pytest.mark.parametrize(
+    "kind", [PageKind.OBSERVED, PageKind.OVERRIDDEN, PageKind.QUESTION, PageKind.REFUSED]
+)
+def test_a_page_about_a_refusal_that_trains_or_may_has_no_command(kind: PageKind) -> None:
+    """It would take the node from the training that somebody started."""
+    context = VerdictContext(RemedyContext("kubernetes"))
+    judged = JudgedReport(healthy(), _verdict(_finding()), context=context)
+
+    assert bool(content._judged(page(kind), judged).items[0].commands) is (kind is PageKind.REFUSED)
 
 
 @pytest.mark.parametrize(

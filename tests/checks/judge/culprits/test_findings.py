@@ -224,16 +224,11 @@ def _waiting(waits: float, wrong: bool = False, again: bool = True) -> Report:
     """Rank 3 was slow in each of its planned tests, and waited so much for a CPU meanwhile; measured again, it was not slow."""
     report = tournament(8, 1, lambda a, b: {"latency_us": 50.0} if again and 3 in (a, b) else {})
     for rank in range(8):
-        row = report.observations[rank].metrics
-        peers, rates = row["peers"], row["bandwidth_gbps"]
-        assert isinstance(peers, tuple) and isinstance(rates, tuple)
-        late = [at < 7 and 3 in (rank, peer) for at, peer in enumerate(peers)]
-        lists: dict[str, Any] = {
-            "bandwidth_gbps": tuple(
-                0.1 * FAST if bad else rate for rate, bad in zip(rates, late, strict=True)
-            ),
-            "cpu_wait": tuple(waits if bad and rank == 3 else 0.0 for bad in late),
-        }
+        row: Any = report.observations[rank].metrics
+        late = [at < 7 and 3 in (rank, peer) for at, peer in enumerate(row["peers"])]
+        rates = [0.1 * FAST if bad else rate for rate, bad in zip(row["bandwidth_gbps"], late, strict=True)]
+        waited = tuple(waits if bad and rank == 3 else 0.0 for bad in late)
+        lists: dict[str, Any] = {"bandwidth_gbps": tuple(rates), "cpu_wait": waited}
         if wrong and rank == 3:
             lists["wrong_elements"] = tuple(3 * bad for bad in late)
             lists["failures"] = tuple("3 wrong elements" if bad else "ok" for bad in late)

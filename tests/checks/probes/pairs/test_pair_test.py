@@ -38,16 +38,16 @@ import os, time
 from checks.probes.pairs.pair_test import run_queue_s
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 before, end = run_queue_s(), time.monotonic() + 0.6
-while time.monotonic() < end:
-    pass
+while time.monotonic() < end: pass
 print(run_queue_s() - before > 0.1)
 """
 
 
 def test_a_process_that_shares_its_cpu_has_waited_for_it() -> None:
     """Two that compute on one CPU wait for each other."""
-    argv = (sys.executable, "-c", SHARING)
-    both = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen((sys.executable, "-c", SHARING), stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
 
     assert "True\n" in [one.communicate()[0] for one in both]
 
