@@ -71,6 +71,14 @@ def hangs(context: Context) -> Measurement:
         time.sleep(3600)
 
 
+@_node("sabotage.waits", timeout_s=120.0)
+def waits(context: Context) -> Measurement:
+    """Measures once the test has made the file that the environment names: until then the gate lasts."""
+    while not os.path.exists(os.environ["PRELAUNCH_SABOTAGE_WAITS_FOR"]):
+        time.sleep(0.1)
+    return Measurement({"value": 1.0})
+
+
 @_node("sabotage.nan")
 def nan(context: Context) -> Measurement:
     """Returns NaN."""
@@ -80,9 +88,7 @@ def nan(context: Context) -> Measurement:
 @_node("sabotage.gigabyte")
 def gigabyte(context: Context) -> Measurement:
     """Prints 10^9 bytes, then measures."""
-    block = b"x" * 1_000_000
-    for _ in range(1000):
-        sys.stdout.buffer.write(block)
+    sys.stdout.buffer.writelines([b"x" * 1_000_000] * 1000)
     sys.stdout.flush()
     return Measurement({"value": 1.0})
 

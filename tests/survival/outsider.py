@@ -165,9 +165,7 @@ def main(roster: str, gate: str, captured: str, said: str, key: str = "") -> Non
         for attack in outsider.attacks():
             threading.Thread(target=forever, args=(attack,), daemon=True).start()
     while True:
-        done: Counter[str] = Counter()
-        for outsider in outsiders:
-            done.update(outsider.done)
+        done = sum((outsider.done for outsider in outsiders), Counter[str]())
         told = [one for outsider in outsiders for one in outsider.told[:20]]
         write_whole(Path(said), json.dumps({"done": done, "told": told}).encode())
         time.sleep(0.2)

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,8 @@ class Attacked:
 
 def attacked(world: World, folder: Path, insider: bool = False) -> Attacked:
     """A gate of two hosts with a third one on their network that attacks from the first moment to the last."""
-    said, captured, seen = folder / "said.json", folder / "captured", Attacked(None, {}, [])  # type: ignore[arg-type]
+    said, captured, ready = folder / "said.json", folder / "captured", folder / "ready"
+    seen = Attacked(None, {}, [])  # type: ignore[arg-type]
     started: list[subprocess.Popen[str]] = []
 
     def attack(launcher: Launcher, name: str) -> None:
@@ -62,21 +64,22 @@ def attacked(world: World, folder: Path, insider: bool = False) -> Attacked:
         started.append(inside(f"{net}-2", str(roster), gate, str(captured), str(said), *key))
         while not launcher.state(name).state.final:
             seen.argvs |= command_lines()
+            if said.exists() and is_real(json.loads(said.read_bytes())["done"]):
+                ready.touch()
             time.sleep(0.2)
 
     with network(3) as net:
         started.append(inside(local_network.switch(net), "capture", "v1", str(captured)))
-        assert started[0].stdout is not None
-        assert "ready\n" == started[0].stdout.readline()
+        assert started[0].stdout and "ready\n" == started[0].stdout.readline()
         try:
-            made = World(**{**vars(world), "options": on(net), "max_runtime_s": LIMIT_S})
+            waits = {"PRELAUNCH_SABOTAGE_WAITS_FOR": str(ready)}
+            made = replace(world, options=on(net), max_runtime_s=LIMIT_S, environment=waits)
             seen.ended = run(made, folder, attack, command=(*GATE, "--", *LOOKING))
         finally:
             for process in started:
                 process.kill()
                 process.communicate()
-    found = json.loads(said.read_bytes())
-    seen.done, seen.told = found["done"], found["told"]
+    seen.done, seen.told = json.loads(said.read_bytes()).values()
     print(f"the outsider: {seen.done}, told {seen.told[:5]}; the gate took {seen.ended.seconds:.1f} s")
     return seen
 
@@ -91,25 +94,21 @@ def command_lines() -> set[bytes]:
     """What every process of this machine was started with, but this test's own outsider."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError):
             found.add(path.read_bytes())
-        except OSError:
-            continue
     return {line for line in found if b"tests.survival.outsider" not in line}
 
 
-def assert_attack_was_real(seen: Attacked) -> None:
-    """Each attack was tried on the responders, and nobody told it a word."""
-    assert all(seen.done.get(attack, 0) >= 3 for attack in ATTACKS), seen.done
-    assert 2 * STRANGERS_OF_ADDRESS < seen.done["idle"]
-    assert [] == seen.told
+def is_real(done: dict[str, int]) -> bool:
+    """Whether each attack was tried on the responders."""
+    return all(done.get(attack, 0) >= 3 for attack in ATTACKS) and 2 * STRANGERS_OF_ADDRESS < done["idle"]
 
 
 def test_a_healthy_gate_goes_while_it_is_attacked(tmp_path: Path) -> None:
     """Neither refused nor held; and the key is in nothing that lasts, nor anywhere where the training sees it."""
-    seen = attacked(World(2, 1, few=True), tmp_path)
+    seen = attacked(World(2, 1, few=True, sabotage=("waits",)), tmp_path)
 
-    assert_attack_was_real(seen)
+    assert (True, []) == (is_real(seen.done), seen.told), seen.done
     assert (Answer.GO, set(NAMES)) == (seen.ended.verdict.answer, trained(tmp_path))
     assert {"node-0": 0, "node-1": 0} == dict(seen.ended.status.exit_codes)
     assert_key_is_nowhere(seen, tmp_path)
