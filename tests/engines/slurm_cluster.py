@@ -147,11 +147,10 @@ class SlurmCluster:
 
     def processes(self, node: str) -> list[int]:
         """What runs on a node, without its slurmd."""
-        said = subprocess.run(
-            ("ip", "netns", "pids", f"{self.name}-{self.nodes.index(node)}"),
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return [int(pid) for pid in said.stdout.split() if int(pid) != self.pid(node)]
+        argv = ("ip", "netns", "pids", f"{self.name}-{self.nodes.index(node)}")
+        said = subprocess.run(argv, capture_output=True, text=True, check=True)
+        slurmd = (self.folder / f"slurmd-{node}.pid").read_text()  # empty while slurmd starts
+        return [int(pid) for pid in said.stdout.split() if pid != slurmd.strip()]
 
     def idle(self) -> bool:
         """Whether every node waits for work."""

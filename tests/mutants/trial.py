@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-# Marked tests need time, a machine of their own, or commands. conftest.py prepares servers, which no fast test wants.
+# Marked tests need time, a machine of their own, or commands. tests/conftest.py, which prepares servers, is above the folder that cuts
+# it off; those of the folders have fixtures that fast tests want.
 # Of hypothesis the same examples each time, and no deadline: a busy machine kills no mutant.
 ARGUMENTS = (
-    "-x", "-q", "--noconftest", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist",
+    "-x", "-q", "--confcutdir=tests/tasks", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist",
     "--hypothesis-profile=ci",
 )  # fmt: skip
 UNMARKED = "not long and not alone and not root and not needs and not browser"
@@ -53,6 +54,7 @@ class Copy:
             if source.is_file():
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, copy)
+        (folder / "tests" / "tasks").mkdir(parents=True, exist_ok=True)
         self._changes = 0
 
     def try_on(self, module: str, source: bytes, tests: Sequence[str], limit_s: float) -> Trial:
@@ -90,8 +92,8 @@ class Copy:
             return Trial(Fate.TIMED_OUT, time.monotonic() - begun, "")
         finally:
             _end(child)
-        survived = code in (0, NOTHING_COLLECTED)
-        return Trial(Fate.SURVIVED if survived else Fate.KILLED, time.monotonic() - begun, said)
+        fate = Fate.SURVIVED if code in (0, NOTHING_COLLECTED) else Fate.KILLED
+        return Trial(fate, time.monotonic() - begun, said)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
