@@ -33,16 +33,11 @@ class InputError(Exception):
     `line` the line of the file, where it is known.
     """
 
-    def __init__(
-        self,
-        file: str | Path,
-        message: str,
-        path: str = "",
-        nearest: str | None = None,
-        line: int | None = None,
-    ) -> None:
+    line: int | None = None
+
+    def __init__(self, file: str | Path, message: str, path: str = "", nearest: str | None = None) -> None:
         super().__init__(message)
-        self.file, self.path, self.message, self.nearest, self.line = str(file), path, message, nearest, line
+        self.file, self.path, self.message, self.nearest = str(file), path, message, nearest
 
     def __str__(self) -> str:
         location = f"{self.file}, line {self.line}" if self.line else self.file

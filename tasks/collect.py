@@ -147,11 +147,9 @@ def poll_action(
         late = waited_for(bundle.declared, counts)
         if due := waits.due(late, time.monotonic()):
             _log_of_run().info("%s %s", job, due)
-        sentence = (
-            "; ".join(filter(None, (progress_sentence(bundle, counts), late)))
-            if counts.nodes or status.state is not JobState.PENDING
-            else status.text
-        )
+        sentence = status.text
+        if counts.nodes or status.state is not JobState.PENDING:
+            sentence = "; ".join(filter(None, (progress_sentence(bundle, counts), late)))
         report_progress(Progress("checks", sentence, counts.done, counts.total, nodes=counts.by_node))
         await meter.show(100.0 * counts.done / max(counts.total, 1), sentence)
 

@@ -248,9 +248,9 @@ async def launch_training(session: Session, verdict: JudgedReport) -> str:
     name = session.renewal.lease.job(TRAIN)
     before = "" if verdict.reused else session.renewal.lease.job(CHECK)
     proven = pass_of(verdict.report, verdict.verdict)
-    job = train_job(session.context, session.gate_id, name, proven, before, session.tags)
+    job = train_job(session.context, session.gate_id, name, proven, before)
     session.training = name
-    await run_to_end(submit_job, session, job)
+    await run_to_end(submit_job, session, replace(job, tags=session.tags))
     report_progress(Progress("training", f"{name} submitted"))
     return name
 

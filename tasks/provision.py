@@ -43,7 +43,7 @@ async def submit_checks(session: Session) -> str:
     """Submit the health check, or adopt the one that a dead predecessor started; returns its name."""
     lease = await settle_lease(session)
     certificates = await run_to_end(offer_certificates, session, lease)
-    job = check_job(session.context, lease.gate_id, lease.job(CHECK), session.tags, certificates)
+    job = check_job(session.context, lease.gate_id, lease.job(CHECK), certificates)
     return await _submit_to_measure(session, job)
 
 
@@ -76,14 +76,14 @@ async def submit_gated_job(session: Session, ask_minutes: int) -> str:
     """
     lease = await settle_lease(session)
     hold_s = answer_wait_s(session.context, ask_minutes)
-    job = gated_job(session.context, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
+    job = gated_job(session.context, lease.gate_id, lease.job(TRAIN), hold_s)
     return await _submit_to_measure(session, job)
 
 
 async def _submit_to_measure(session: Session, job: JobSpec) -> str:
     """Void an older PASS of the cluster, since nothing else may void it once this gate is cancelled or dies, and submit the job."""
     await run_to_end(void_pass, session)
-    await run_to_end(submit_job, session, replace(job, exclude=tuple(session.excluded)))
+    await run_to_end(submit_job, session, replace(job, tags=session.tags, exclude=tuple(session.excluded)))
     return job.name
 
 

@@ -187,9 +187,8 @@ def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedRepor
     gate_id, name = session.gate_id, session.context.gate.name
     keep_replaced(session, judged)
     _put_verdict(session.context, gate_id, judged)
-    report_progress(
-        Progress("verdict", headline(judged.verdict, name))
-    )  # what follows is for people, and takes its time
+    # What follows is for people, and takes its time.
+    report_progress(Progress("verdict", headline(judged.verdict, name)))
     keep_nodes(session, judged, keep_record(session, judged))
     context = replace(judged.context, past=_past(session, judged))
     put_pages(session.context, gate_id, judged, context)

@@ -163,10 +163,6 @@ class World:
         """Its artifacts: key, type, description, data."""
         return self._all("/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [run]}}})
 
-    def task_runs(self, run: str) -> list[Json]:
-        """Its task runs."""
-        return self._all("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [run]}}})
-
     def events(self, prefix: str, run: str = "") -> list[Json]:
         """Events whose name begins so, oldest first; with `run`, those of or about it. They appear within 2 s."""
         chosen: Json = {"event": {"prefix": [prefix]}, "order": "ASC"}

@@ -92,15 +92,11 @@ def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
             t.ending.outcome.value,
             t.in_round,
             round(t.began_s, 3),
-            _lost(t),
+            lost_percent(t.retransmits, t.data_segments, t.needless_retransmits),
         ]
         for t in tests
     ]
     return json.dumps([able, hung, records])
-
-
-def _lost(test: Trial) -> float | None:
-    return lost_percent(test.retransmits, test.data_segments, test.needless_retransmits)
 
 
 def read(rank: int, text: str) -> Note:

@@ -44,9 +44,8 @@ class Circle:
 
     def partner(self, number: int) -> int | None:
         """The partner; None if there is none."""
-        last = (
-            self.size - 1 + self.size % 2
-        )  # a round robin of odd size is one of even size, in which the last number is nobody
+        # A round robin of odd size is one of even size, in which the last number is nobody.
+        last = self.size - 1 + self.size % 2
         middle = (self.turn if self.turn % 2 == 0 else self.turn + last) // 2  # it would be its own partner
         met = middle if number == last else last if number == middle else (self.turn - number) % last
         return met if met < self.size else None

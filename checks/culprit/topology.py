@@ -112,11 +112,9 @@ def why_no_expression(expression: str) -> str:
         groups = re.compile(expression).groups
     except re.error as error:
         return f"{expression!r:.80} is no regular expression: {error}"
-    return (
-        ""
-        if groups == 1
-        else f"{expression!r:.80} has {groups} groups; the one that names the switch is wanted"
-    )
+    if groups == 1:
+        return ""
+    return f"{expression!r:.80} has {groups} groups; the one that names the switch is wanted"
 
 
 def _prefix(expression: str) -> str:

@@ -292,10 +292,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 _PARSER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
 
 
-def _limit_depth(value: object, depth: int = 0) -> None:
-    """Raises DecodeError if something in the value, which itself is so many levels deep, is too deep."""
+def _limit_depth(value: object) -> None:
+    """Raises DecodeError if something in the value is too deep."""
     level: Sequence[Iterable[object]] = [(value,)]
-    for _ in range(MAX_DEPTH + 1 - depth):
+    for _ in range(MAX_DEPTH + 1):
         if NESTED.isdisjoint(map(type, chain.from_iterable(level))):
             return
         level = list(chain.from_iterable(map(_children, level)))

@@ -187,7 +187,5 @@ def _require_columns(instance: Instance, provenances: Mapping[str, Provenance], 
             raise DecodeError("unknown column", f"{path}.{column}", nearest(column, sorted(column_names)))
         if name not in provenances:
             raise DecodeError(
-                f"{name!r:.80} is not in the file's own table",
-                f"{path}.{column}",
-                nearest(name, list(provenances)),
+                f"{name!r:.80} is not in the file's own table", f"{path}.{column}", nearest(name, provenances)
             )

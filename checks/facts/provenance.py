@@ -100,12 +100,8 @@ def every_row(document: object) -> Iterator[tuple[str, Provenance]]:
     tables = [key for key in document if key not in (TABLE, "columns")]
     tables_by_name = resolved(document, *tables)
     for table in tables:
-        records = tables_by_name[table]
-        items = (
-            records.items()
-            if isinstance(records, Mapping)
-            else enumerate(records if isinstance(records, list) else ())
-        )
+        records: Any = tables_by_name[table]
+        items = records.items() if isinstance(records, Mapping) else enumerate(records)
         for key, record in items:
             yield f"{table}.{key}", decode(Provenance, record[TABLE])
 
@@ -136,7 +132,7 @@ def _resolve(record: object, path: str, provenances: Mapping[str, Provenance]) -
             raise DecodeError(
                 f"{name!r:.80} is not in the file's own table",
                 f"{path}.{TABLE}",
-                nearest(str(name), list(provenances)),
+                nearest(str(name), provenances),
             )
         base = dict(_pairs(provenances[name]))
     rest = {key: value for key, value in record.items() if key not in KEYS}

@@ -71,16 +71,12 @@ class RecordedLoads:
         if not text:
             return finding
         message = f"{finding.message}; {text}"
-        if finding.cause is Cause.EVIDENCE:
-            return (
-                replace(finding, message=message)
-                if load.held_back or not _is_slowness(finding)
-                else _proves_nothing(finding, text, load, metric, mine)
-            )
+        if finding.cause is Cause.EVIDENCE and (load.held_back or not _is_slowness(finding)):
+            return replace(finding, message=message)
         if load.held_back:
             return replace(finding, message=message, cause=Cause.CONFIGURATION, remedy=QUOTA_REMEDY)
         fine, also = self._equally_busy(load, nodes, slow)
-        if fine > also:
+        if fine > also and finding.cause is not Cause.EVIDENCE:
             message += f", and {fine} equally busy {'host is' if fine == 1 else 'hosts are'} not slow"
             return replace(finding, message=message, cause=Cause.HARDWARE)
         return _proves_nothing(finding, text, load, metric, mine)

@@ -29,7 +29,6 @@ from checks.model import (
     Observation,
     Outcome,
     Planned,
-    Profile,
     Report,
     Scope,
     Skip,
@@ -77,9 +76,8 @@ def weigh(
     observed = by_check(report.observations)
     sound: dict[str, CheckTable] = {}
     required, unread = 0, set[str]()
-    complete: dict[
-        tuple[tuple[str, ...], Scope], bool
-    ] = {}  # most checks have one and the same list of subjects
+    # Most checks have one and the same list of subjects.
+    complete: dict[tuple[tuple[str, ...], Scope], bool] = {}
     for planned in report.plan:
         table = observed.pop(planned.check, None) or CheckTable.collect(planned.check, ())
         line = _line(planned.check, policy, report.declared)
@@ -114,17 +112,13 @@ def weigh(
 
 
 def allowed(
-    check: str,
-    skip: Skip,
-    declared: Declared,
-    profile: Profile,
-    line: CheckPolicy | None,
-    instance: Instance | None,
+    check: str, skip: Skip, report: Report, line: CheckPolicy | None, instance: Instance | None
 ) -> bool:
     """Whether the declaration itself excludes the check.
 
     If the policy has no entry for the check, it is enough that some part really is not declared.
     """
+    declared = report.declared
     if skip is Skip.KERNEL_LOG_READABLE:
         return withheld_kernel_log.needless(check, declared)
     if withheld_kernel_log.required(check, declared):
@@ -136,7 +130,7 @@ def allowed(
     if skip is Skip.ONE_RANK_DECLARED:
         return declared.ranks < line.min_ranks
     if skip is Skip.NOT_IN_PROFILE:
-        return profile not in line.profiles
+        return report.profile not in line.profiles
     return lacks(line.part, declared, instance) is skip
 
 
@@ -196,9 +190,7 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
             yield _missing(name, CLUSTER, message, SAME_VERSION)
     for p in report.plan:
         line = policy.checks.get(p.check)
-        if p.skip is not None and not allowed(
-            p.check, p.skip, report.declared, report.profile, line, instance
-        ):
+        if p.skip is not None and not allowed(p.check, p.skip, report, line, instance):
             message = f"the plan skips this check ({p.skip.value}), which contradicts the declaration"
             yield _missing(p.check, CLUSTER, message, SAME_VERSION)
         elif line is not None and line.scope not in (None, p.scope):
@@ -212,11 +204,9 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
 def _line(check: str, policy: Policy, declared: Declared) -> CheckPolicy:
     """The policy's entry. For a check that replaces the kernel log nothing may be missing, whatever the entry says."""
     line = policy.checks.get(check, CheckPolicy()).on(declared)
-    return (
-        replace(line, required=True, accept_skips=())
-        if withheld_kernel_log.required(check, declared)
-        else line
-    )
+    if withheld_kernel_log.required(check, declared):
+        return replace(line, required=True, accept_skips=())
+    return line
 
 
 def _accepted(records: CheckTable, expected: frozenset[str], declared: Declared) -> frozenset[str]:
@@ -357,10 +347,10 @@ def _ended(name: str, predicate: str, reason: str, end: NodeEnd | None) -> Findi
     return replace(_about(name, f"{predicate} ({reason})", remedy), evidence=evidence)
 
 
-def _about(subject: str, predicate: str, remedy: str = "", level: Level = Level.FAIL) -> Finding:
+def _about(subject: str, predicate: str, remedy: str = "") -> Finding:
     """A finding about what a node reported; the message continues a sentence that begins with its name."""
     remedy = remedy or _again(subject)
-    return Finding(level, Cause.EVIDENCE, "report", subject, predicate, "", remedy, is_predicate=True)
+    return Finding(Level.FAIL, Cause.EVIDENCE, "report", subject, predicate, "", remedy, is_predicate=True)
 
 
 def _again(subject: str) -> str:

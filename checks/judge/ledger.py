@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.documents.columns import by_check
+from checks.judge.completeness import declared_count
 from checks.judge.rules import relative
 from checks.judge.rules.wording import figure
-from checks.model import Cause, Declared, Finding, FindingKind, Outcome, Planned, Report, Scope, Verdict
+from checks.model import Cause, Declared, Finding, FindingKind, Outcome, Planned, Report, Verdict
 from checks.policy import CheckPolicy, Over, Policy, Rule
 
 NO_BASELINE = (FindingKind.NO_BASELINE, FindingKind.ONLY_SMALL_MESSAGES)
@@ -57,10 +58,9 @@ def _entry(
     outcomes: Mapping[str, Sequence[Outcome]],
     unknown: Mapping[str, Sequence[Finding]],
 ) -> LedgerEntry:
-    required = {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[planned.scope]
     observed = outcomes.get(planned.check, ()) if planned.skip is None else ()
     rules = line.rules if line is not None and planned.skip is None else ()
-    required = 0 if planned.skip is not None else required
+    required = declared_count(planned.scope, declared) if planned.skip is None else 0
     silent = [*_silent(rules, declared, required), *_unknown(unknown.get(planned.check, ()))]
     return LedgerEntry(
         check=planned.check,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from checks.model import Cause, ErrorKind, Finding, FindingKind, Level, NodeEnd
 from checks.model_details import Hindrance, Unmeasured
@@ -54,19 +55,11 @@ def not_measured(
     remedy: str = INCOMPLETE,
 ) -> Finding:
     """The finding, cause EVIDENCE, that this check of this subject, or one value of it, was not measured."""
-    return Finding(
-        level,
-        Cause.EVIDENCE,
-        check,
-        subject,
-        f"not measured: {unmeasured.value} {unmeasured.reason}"
-        if unmeasured.value
-        else summary([unmeasured]),
-        evidence,
-        remedy,
-        kind=FindingKind.NOT_MEASURED,
-        unmeasured=unmeasured,
-    )
+    message = summary([unmeasured])
+    if unmeasured.value:
+        message = f"not measured: {unmeasured.value} {unmeasured.reason}"
+    finding = Finding(level, Cause.EVIDENCE, check, subject, message, evidence, remedy)
+    return replace(finding, kind=FindingKind.NOT_MEASURED, unmeasured=unmeasured)
 
 
 def summary(lacking: Iterable[Unmeasured]) -> str:

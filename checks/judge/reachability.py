@@ -44,11 +44,10 @@ def judge(report: Report, records: Mapping[str, Sequence[Observation]], policy: 
     yield from judge_reachability(records.get(REACHABILITY, ()), alive, first, policy.max_unfit_fraction)
     line = policy.checks.get(PAIRS)
     if records.get(PAIRS) and line is not None:
-        floor, ratio = line.options.get("floor_gbps", 0.0), line.options.get("slow_ratio", 0.25)
         yield from _beside_other_work(
             records[PAIRS],
             machines_of(report.nodes),
-            lambda observed: list(judge_pairs(observed, alive, floor, ratio, policy.max_unfit_fraction)),
+            lambda observed: list(judge_pairs(observed, alive, line.options, policy.max_unfit_fraction)),
         )
 
 
@@ -91,7 +90,7 @@ def _others(rank: int, nodes: int) -> Sequence[int]:
 
 
 def judge_reachability(
-    records: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float = 0.25
+    records: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float
 ) -> Iterator[Finding]:
     """Which hosts are cut off, which never answered, and which links are down. `first` is the node at which the ranks meet."""
     heard = {record.subject for record in records}
@@ -166,11 +165,7 @@ def _unreached(
 
 
 def judge_pairs(
-    records: Sequence[Observation],
-    alive: set[str],
-    floor_gbps: float,
-    slow_ratio: float,
-    max_unfit_fraction: float,
+    records: Sequence[Observation], alive: set[str], options: Mapping[str, float], max_unfit_fraction: float
 ) -> Iterator[Finding]:
     """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or below `slow_ratio` of the upper quartile."""
     speed: dict[Cell, float] = {}
@@ -186,7 +181,7 @@ def judge_pairs(
         return
     # The upper quartile: one slow host of three makes four of six cells slow, so the median would lie among the slow ones.
     usual = sorted(speed.values())[math.ceil(0.75 * (len(speed) - 1))] if len(speed) >= 6 else 0.0
-    line = max(floor_gbps, slow_ratio * usual)
+    line = max(options.get("floor_gbps", 0.0), options.get("slow_ratio", 0.25) * usual)
     if line <= 0:
         message = "bandwidth was not judged: there are too few pairs to compare, and no minimum is set"
         yield Finding(

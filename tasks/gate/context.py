@@ -6,7 +6,7 @@ Opening a context starts nothing and writes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -257,7 +257,8 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     table = gate.declared(())
     applying = [check for check in catalogue if lacks(check.part, table, instance) is None]
     if missing := [check.name for check in applying if check.name not in policy.checks]:
-        text = f"policy {policy.name!r} has no entry for {_checks_text(missing)}. A policy needs one for every check of the plan: "
+        subject = f"{'check' if len(missing) == 1 else 'the checks'} {listed_names(missing, MISSING_NAMED)}"
+        text = f"policy {policy.name!r} has no entry for {subject}. A policy needs one for every check of the plan: "
         text += "begin with a copy of the shipped policy for these machines"
         raise GateFileError(file, "policy.file", text)
     for check in applying:
@@ -283,11 +284,8 @@ def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelL
         if not line.may_be_left_out:
             text = f"policy {policy.name!r} requires {name}, so it cannot be skipped. Name an optional check"
             optional = ", ".join(other for other in policy.checks if policy.checks[other].may_be_left_out)
-            raise GateFileError(
-                file,
-                where,
-                f"{text} ({optional or 'it has none'}), or {leave_out_edit(gate.policy.file, name)}",
-            )
+            text += f" ({optional or 'it has none'}), or {leave_out_edit(gate.policy.file, name)}"
+            raise GateFileError(file, where, text)
 
 
 def _require_time_to_ask(file: str, gate: Gate, policy: Policy, launcher: Launcher, minutes: int) -> None:
@@ -321,10 +319,6 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
     if not approval.overriders and not approval.form_may_override:
         text = "nobody may override a FAIL: name Slack users in overriders, or write form_may_override = true"
         raise GateFileError(file, where, text)
-
-
-def _checks_text(names: Sequence[str]) -> str:
-    return f"{'check' if len(names) == 1 else 'the checks'} {listed_names(names, MISSING_NAMED)}"
 
 
 def run_title(parameters: Mapping[str, object]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 from tasks.gate.jobs import is_unanswered
@@ -10,7 +9,7 @@ from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState, JobStatus, Launcher, Trouble
 from tasks.notifiers.deliver import page_owner
-from tasks.text.redact import redact
+from tasks.text.redact import redacted
 
 HOUR_S = 3600.0
 # Judgement: for how long an engine may forget a job that it has listed (a controller that fails over, an API server that is restored)
@@ -113,6 +112,6 @@ class HourlyNotices:
         report_progress(Progress("training", line if hours >= 0 else self._ends, lasting=True))
         if before <= 0 < hours:
             context = self._session.context
-            title = redact(f"gate {context.gate.name}: {line}", os.environ)
+            title = redacted(f"gate {context.gate.name}: {line}")
             remedy = "Look at the job in the engine's console; if the engine is silent, at the gate's network and credentials."
             page_owner(context.gate, context.file, context.store, self._session.gate_id, title, (remedy,))

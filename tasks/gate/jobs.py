@@ -39,7 +39,6 @@ MPI = (
 )  # fmt: skip
 # An answer that a person gives in the last second still has to reach nodes that look every few seconds.
 ANSWER_S = 60.0
-NO_TAGS: Mapping[str, str] = {}
 STARTERS: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none": ()}
 
 
@@ -66,46 +65,34 @@ def new_gate_id(name: str, unix_s: float) -> str:
 
 
 def check_job(
-    context: GateContext,
-    gate_id: str,
-    name: str,
-    tags: Mapping[str, str] = NO_TAGS,
-    certificates: Certificates = NO_CERTIFICATES,
+    context: GateContext, gate_id: str, name: str, certificates: Certificates = NO_CERTIFICATES
 ) -> JobSpec:
     """The health check: every node runs all checks, except those for which it finds that a certificate stands, and writes its report;
     its exit code is no verdict.
     """
     bundle = dataclasses.replace(context.bundle(gate_id), certificates=certificates)
     minutes, files = context.gate.checks.max_runtime_minutes, {"bundle.json": bundles.dump(bundle)}
-    job = _job(context, name, CHECK_COMMAND, minutes, files, Work.CHECK)
-    return dataclasses.replace(job, deadline_s=context.gate.checks.whole_deadline_s, tags=tags)
+    job = _job(context, name, minutes, files, Work.CHECK, *CHECK_COMMAND)
+    return dataclasses.replace(job, deadline_s=context.gate.checks.whole_deadline_s)
 
 
-def train_job(
-    context: GateContext,
-    gate_id: str,
-    name: str,
-    proven: Pass,
-    predecessor: str = "",
-    tags: Mapping[str, str] = NO_TAGS,
-) -> JobSpec:
+def train_job(context: GateContext, gate_id: str, name: str, proven: Pass, predecessor: str = "") -> JobSpec:
     """The training: every node confirms that it is the machine that passed, then becomes the command.
 
     `predecessor` is the check job whose machines it is to get, "" if that job is not this gate's own.
     """
     files = {"bundle.json": bundles.dump(context.bundle(gate_id)), "pass.json": bundles.dump(proven)}
-    job = _training(context, name, context.gate.training.max_runtime_minutes, files, CONFIRM, Work.CONFIRM)
-    return dataclasses.replace(job, predecessor=predecessor, tags=tags)
+    job = _training(context, name, context.gate.training.max_runtime_minutes, files, Work.CONFIRM, *CONFIRM)
+    return dataclasses.replace(job, predecessor=predecessor)
 
 
-def gated_job(
-    context: GateContext, gate_id: str, name: str, ask_s: float, tags: Mapping[str, str] = NO_TAGS
-) -> JobSpec:
+def gated_job(context: GateContext, gate_id: str, name: str, ask_s: float) -> JobSpec:
     """Checks and training in one job (IN_JOB): the nodes themselves decide, and become the command."""
     files = {"bundle.json": bundles.dump(context.bundle(gate_id))}
     minutes = context.gate.checks.max_runtime_minutes + ask_s / 60 + context.gate.training.max_runtime_minutes
-    job = _training(context, name, minutes, files, ("--ask-s", f"{ask_s:g}") if ask_s else (), Work.GATE)
-    return dataclasses.replace(job, ask_s=ask_s, tags=tags)
+    asks = ("--ask-s", f"{ask_s:g}") if ask_s else ()
+    job = _training(context, name, minutes, files, Work.GATE, *asks)
+    return dataclasses.replace(job, ask_s=ask_s)
 
 
 # The options of launchers that name the image in which checks run, and the training where it has none of its own.
@@ -131,10 +118,11 @@ def planned_jobs(context: GateContext, ask_s: float = 0.0) -> tuple[JobSpec, ...
     gate_id = f"{context.gate.name}-plan"
     check, train = f"{gate_id}-{CHECK}-1", f"{gate_id}-{TRAIN}-1"
     if context.launcher.placement is Placement.IN_JOB:
-        return (gated_job(context, gate_id, train, ask_s, job_tags(context, gate_id)),)
-    proven = Pass(1, gate_id, hashlib.sha256(b"").hexdigest(), "", ())
-    tags = job_tags(context, gate_id)
-    return check_job(context, gate_id, check, tags), train_job(context, gate_id, train, proven, check, tags)
+        jobs = [gated_job(context, gate_id, train, ask_s)]
+    else:
+        proven = Pass(1, gate_id, hashlib.sha256(b"").hexdigest(), "", ())
+        jobs = [check_job(context, gate_id, check), train_job(context, gate_id, train, proven, check)]
+    return tuple(dataclasses.replace(job, tags=job_tags(context, gate_id)) for job in jobs)
 
 
 def job_tags(context: GateContext, gate_id: str, flow_run_id: str = "") -> dict[str, str]:
@@ -144,12 +132,7 @@ def job_tags(context: GateContext, gate_id: str, flow_run_id: str = "") -> dict[
 
 
 def _training(
-    context: GateContext,
-    name: str,
-    minutes: float,
-    files: Mapping[str, bytes],
-    options: tuple[str, ...],
-    work: Work,
+    context: GateContext, name: str, minutes: float, files: Mapping[str, bytes], work: Work, *options: str
 ) -> JobSpec:
     training, here = context.gate.training, str(context.here)
     command = tuple(argument.replace("{here}", here) for argument in training.command)
@@ -157,7 +140,7 @@ def _training(
     observe = context.gate.policy.mode is Mode.OBSERVE
     flags = (*options, *(("--observe",) if observe else ()))
     return dataclasses.replace(
-        _job(context, name, (*GATE_COMMAND, *flags, "--", *started_by), minutes, files, work),
+        _job(context, name, minutes, files, work, *GATE_COMMAND, *flags, "--", *started_by),
         environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
         training=started_by,
         script=training_script(training.distributed, command),
@@ -169,12 +152,7 @@ def _training(
 
 
 def _job(
-    context: GateContext,
-    name: str,
-    command: tuple[str, ...],
-    minutes: float,
-    files: Mapping[str, bytes],
-    work: Work,
+    context: GateContext, name: str, minutes: float, files: Mapping[str, bytes], work: Work, *command: str
 ) -> JobSpec:
     declared = context.declared
     return JobSpec(

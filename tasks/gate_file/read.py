@@ -43,7 +43,8 @@ class GateFileError(InputError):
     def __init__(
         self, file: str, path: str, message: str, nearest: str | None = None, line: int | None = None
     ) -> None:
-        super().__init__(file, message, path, nearest, line)
+        super().__init__(file, message, path, nearest)
+        self.line = line
 
     def find_line(self) -> None:
         """Look for the line of the key in the file, where it is not known yet; none if the file cannot be read, or is no file."""

@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,24 +21,26 @@ _STOP: ContextVar[threading.Event | None] = ContextVar("prelaunch_stop", default
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """What is started in this block, in whatever thread, is to stop waiting once the event is set."""
-    stop = threading.Event()
-    token = _STOP.set(stop)
-    try:
-        yield stop
-    finally:
-        _STOP.reset(token)
-
-
-@contextlib.contextmanager
-def uninterruptible() -> Iterator[None]:
-    """What is asked in this block is asked to its end: a job that is not ended runs on, and is paid for."""
-    token = _STOP.set(None)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """The variable has this value in this block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _STOP.reset(token)
+        variable.reset(token)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """What is started in this block, in whatever thread, is to stop waiting once the event is set."""
+    stop = threading.Event()
+    with _within(_STOP, stop):
+        yield stop
+
+
+def uninterruptible() -> AbstractContextManager[None]:
+    """What is asked in this block is asked to its end: a job that is not ended runs on, and is paid for."""
+    return _within(_STOP, None)
 
 
 def is_interrupted() -> bool:
@@ -67,14 +70,9 @@ class Silence:
 _TELL: ContextVar[Callable[[Silence], None] | None] = ContextVar("prelaunch_tell_silence", default=None)
 
 
-@contextlib.contextmanager
-def silences(tell: Callable[[Silence], None]) -> Iterator[None]:
+def silences(tell: Callable[[Silence], None]) -> AbstractContextManager[None]:
     """What waits in this block for an engine hands each of its looks to `tell`."""
-    token = _TELL.set(tell)
-    try:
-        yield
-    finally:
-        _TELL.reset(token)
+    return _within(_TELL, tell)
 
 
 def tell_silence(reason: str, tried_s: float, most_s: float) -> None:
@@ -85,11 +83,7 @@ def tell_silence(reason: str, tried_s: float, most_s: float) -> None:
 
 
 def patiently(
-    ask: Callable[[], T],
-    engine: str,
-    most_s: float,
-    again_s: float,
-    hopeless: tuple[type[Exception], ...] = (),
+    ask: Callable[[], T], engine: str, most_s: float, again_s: float, *hopeless: type[Exception]
 ) -> T:
     """What an engine answers; while it is silent it is asked again, which must change nothing twice. Raises EngineUnavailable.
 

@@ -5,7 +5,6 @@ A notifier cannot harm the gate: one that hangs, or raises an exception that it 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import TypeVar, cast
@@ -14,7 +13,7 @@ from checks.runner.deadline import NotInTime, limited
 from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, Notifier, NotifierAccess, NotifyError
 from tasks.store.base import StoreError
-from tasks.text.redact import redact
+from tasks.text.redact import redacted
 
 R = TypeVar("R")
 LOG = "log"
@@ -39,7 +38,7 @@ def guarded(function: Callable[[], R], limit_s: float) -> R:
         text = " ".join(str(error).split())[:500]
         # Any other exception is a defect, and is named by its type.
         is_own = isinstance(error, (NotifyError, StoreError))
-        raise NotifyError(redact(text if is_own else f"{type(error).__name__}: {text}", os.environ)) from None
+        raise NotifyError(redacted(text if is_own else f"{type(error).__name__}: {text}")) from None
 
 
 def notifier_for(name: str, notify: Notify, means: NotifierAccess) -> Notifier:

@@ -7,7 +7,6 @@ not the record of a gate: one that cannot be emitted is a warning, and changes n
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -29,7 +28,7 @@ from tasks.notifiers.base import PendingQuestion
 from tasks.paging.content import kind_of, title_of
 from tasks.render.headline import culprits
 from tasks.text.inert import one_line
-from tasks.text.redact import redact
+from tasks.text.redact import redacted
 
 LOG = get_logger("prelaunch")
 RESOURCE = "prelaunch.cluster."
@@ -205,5 +204,5 @@ def _answer(answer: ApprovalAnswer) -> Payload:
 
 def _bounded(value: object) -> object:
     if isinstance(value, str):
-        return one_line(redact(value, os.environ), TEXT_CHARACTERS)
+        return one_line(redacted(value), TEXT_CHARACTERS)
     return [_bounded(item) for item in value] if isinstance(value, list) else value

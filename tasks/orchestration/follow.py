@@ -10,7 +10,6 @@ If this machine can read the store of the run, its report and pages are read fro
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from tasks.store.base import StoreError
 from tasks.store.layout import report_key
 from tasks.store.open import open_store
 from tasks.store.records import judged_report
-from tasks.text.redact import redact
+from tasks.text.redact import redacted
 
 POLL_S = 2.0
 # A server that is restarted or upgraded is waited for; the run goes on meanwhile.
@@ -183,7 +182,7 @@ async def cancel(run: UUID) -> str:
 
 def page_of(run: UUID) -> str:
     """The run's page in Prefect's UI, without a password; "" if there is none."""
-    return redact(run_url(str(run)), os.environ)
+    return redacted(run_url(str(run)))
 
 
 async def find_started(deployment: str, request: Mapping[str, object], once: str) -> UUID | None:
@@ -267,7 +266,7 @@ def _at(url: object) -> str:
     """The server's address without its password, with a hint about a common mistake."""
     url = str(url).rstrip("/")
     hint = "" if url.endswith("/api") else "; its address in PREFECT_API_URL usually ends in /api"
-    return redact(f"at {url}", os.environ) + hint
+    return redacted(f"at {url}") + hint
 
 
 def _refusal(error: httpx.HTTPStatusError) -> str:
@@ -278,12 +277,12 @@ def _refusal(error: httpx.HTTPStatusError) -> str:
     except ValueError:
         return f"HTTP {error.response.status_code}"
     detail = body.get("detail") if isinstance(body, dict) else None
-    return redact(f"{detail or body}", os.environ)[:1000]
+    return redacted(f"{detail or body}")[:1000]
 
 
 def _reason(error: httpx.HTTPError) -> str:
     """The error in words of our own, because its text contains the server's address, which may contain a password."""
-    return redact(str(error) or type(error).__name__, os.environ)
+    return redacted(str(error) or type(error).__name__)
 
 
 def kept_report(status: RunStatus) -> tuple[Report | None, str]:

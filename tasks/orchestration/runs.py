@@ -68,19 +68,14 @@ def gate_run(run: FlowRun, flow: str = GATE, leads: bool = False) -> GateRun:
     """The run as a GateRun, with the request that it got."""
     request_data, state = run.parameters.get("request"), run.state_name or ""
     try:
-        request = (
-            first_request(CommissionRequest.model_validate(request_data))
-            if flow == COMMISSION
-            else GateRequest.model_validate(request_data)
-        )
+        if flow == COMMISSION:  # whoever owns its first gate is notified about all of it
+            commission = CommissionRequest.model_validate(request_data)
+            request = next(iter(gate_requests(commission, gate_contexts(commission)).values()))
+        else:
+            request = GateRequest.model_validate(request_data)
     except (ValidationError, GateFileError) as error:
         return GateRun(str(run.id), run.name, state, None, one_line(str(error), 500), leads, run.run_count)
     return GateRun(str(run.id), run.name, state, request, "", leads, run.run_count)
-
-
-def first_request(request: CommissionRequest) -> GateRequest:
-    """The request of the first gate of a commissioning, whose owner is notified about all of it. Raises GateFileError."""
-    return next(iter(gate_requests(request, gate_contexts(request)).values()))
 
 
 async def run_status(client: PrefectClient, flow_run_id: str) -> RunStatus | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 from collections.abc import Iterator
 
@@ -16,7 +15,7 @@ from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
 from tasks.gate.progress import STAGES, LiveProgress
-from tasks.text.redact import redact
+from tasks.text.redact import redacted
 
 FLOWS, TASKS = "prefect.flow_runs", "prefect.task_runs"
 # Prefect 3.8.8 (flow_engine.py, task_engine.py) logs this at the end of a flow's or a task's process, as an error unless it completed.
@@ -53,7 +52,7 @@ def logged_stages() -> Iterator[None]:
         yield
         return
     filter_end_lines()
-    stages = LiveProgress(None, say=lambda line: log.info(redact(line, os.environ)), stage="")
+    stages = LiveProgress(None, say=lambda line: log.info(redacted(line)), stage="")
     token = STAGES.set(stages.progress)
     try:
         yield

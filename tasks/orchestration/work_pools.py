@@ -107,8 +107,6 @@ def is_for(parameters: Mapping[str, Any], file: Path | None) -> bool:
     if file is None or not own:
         return True
     led = path_of(own)
-    return (
-        led.resolve() == file.resolve()
-        if led.is_file()
-        else led.name.removesuffix(SUFFIX) == file.name.removesuffix(SUFFIX)
-    )
+    if led.is_file():
+        return led.resolve() == file.resolve()
+    return led.name.removesuffix(SUFFIX) == file.name.removesuffix(SUFFIX)

@@ -11,17 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from checks.model import Action
 from tasks.machines.base import REPAIRS, Machine, Rung, ServiceState
-from tasks.remediation.model import (
-    DAY_S,
-    Act,
-    ActState,
-    Case,
-    Identity,
-    Journal,
-    Limits,
-    Reason,
-    RepairSettings,
-)
+from tasks.remediation.model import DAY_S, Act, ActState, Case, Identity, Journal, Limits, Reason
 
 # What the verdict's actions ask for. The others are for a person, once the node is fenced and the finding has repeated.
 WANTED: Mapping[Action, Rung] = {
@@ -82,12 +72,7 @@ def shows(rung: Rung, before: Identity, now: Identity) -> bool:
 
 
 def next_repair(
-    case: Case,
-    acts: Sequence[Act],
-    journal: Journal,
-    rungs: frozenset[Rung],
-    settings: RepairSettings,
-    now: float,
+    case: Case, acts: Sequence[Act], journal: Journal, rungs: frozenset[Rung], limits: Limits, now: float
 ) -> Rung:
     """Which repair is the next: what the findings ask for, or the one after the last that was tried; PAGE if none is left."""
     rung = required(case) or Rung.PAGE
@@ -97,8 +82,7 @@ def next_repair(
     elif rung is Rung.REBOOT and _came_back(case, journal):
         rung = Rung.REPLACE
     while rung is not Rung.PAGE:
-        allowed = settings.limits.most[rung]
-        if rung in rungs and times(journal, case.node, rung, now) < allowed:
+        if rung in rungs and times(journal, case.node, rung, now) < limits.most[rung]:
             return rung
         rung = AFTER[rung]
     return Rung.PAGE

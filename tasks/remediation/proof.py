@@ -121,11 +121,8 @@ def proof_of(case: Case, report: Report, verdict: Verdict, policy: Policy) -> tu
     if verdict.digests.policy != case.policy:
         return Proof.CANNOT_TELL, current, "it was judged by another policy than the one that condemned it"
     if len(report.nodes) <= partners_needed(case):
-        return (
-            Proof.CANNOT_TELL,
-            current,
-            f"{counted(len(report.nodes), 'node')} sent a report: too few to compare",
-        )
+        sent = counted(len(report.nodes), "node")
+        return Proof.CANNOT_TELL, current, f"{sent} sent a report: too few to compare"
     for check in dict.fromkeys(blame.check for blame in case.blames):
         if not _measured(report, node.name, check):
             return Proof.CANNOT_TELL, current, f"{check} was not measured on {case.node}"

@@ -361,7 +361,7 @@ def _outdated(now: Situation, measured_at: float, boot_id: str) -> bool:
 
 def _repair(now: Situation) -> Step:
     """The next repair, on fresh evidence and within the limits; a page if there is none."""
-    rung = next_repair(now.case, now.acts, now.journal, now.engine.rungs, now.settings, now.at)
+    rung = next_repair(now.case, now.acts, now.journal, now.engine.rungs, now.settings.limits, now.at)
     if rung is Rung.PAGE:
         return _leave(Reason.TRIED_ALL if tried(now.acts) else Reason.REPAIR_NEEDED)
     question = _question(now, rung)

@@ -82,18 +82,7 @@ def judge_file(
     `as_kept`: if a gate kept its verdict beside the report, and neither policy nor baseline is named, it is that verdict; how the
     gate ended is added by `as_kept`.
     """
-    return judge_data(file, *read_input(file), policy, baseline, as_kept)
-
-
-def judge_data(
-    file: str,
-    path: str,
-    data: bytes,
-    policy: Policy | None,
-    baseline: Baseline | None = None,
-    as_kept: ShownEnd | None = None,
-) -> JudgedFile:
-    """A report that was read already, from `path`, is judged as in `judge_file`. Raises InputError if nothing can judge it."""
+    path, data = read_input(file)
     facts = builtin()
     try:
         report = load(data)
@@ -146,11 +135,9 @@ def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error:
     reason = not_a_report(data, error)
     if document_kind(data) == VERDICT:
         sibling = Path(path).with_name(REPORT_FILE)
-        other = (
-            f"Judge the report beside it: {sibling}"
-            if sibling.is_file()
-            else "Name the report that it is about"
-        )
+        other = "Name the report that it is about"
+        if sibling.is_file():
+            other = f"Judge the report beside it: {sibling}"
         raise InputError(file, f"{reason}, and no report. {other}.")
     return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, builtin(), data))
 

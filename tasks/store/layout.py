@@ -6,13 +6,9 @@ from checks.documents.report import MERGED_FILE
 
 # The folders of a store.
 GATES, RECORDS, NODES, PAGES = "gates", "records", "nodes", "pages"
-LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
-    "leases",
-    "leases/by-run",
-    "passes",
-    "baselines",
-    "incidents",
-)
+LEASES, LEASES_BY_RUN = "leases", "leases/by-run"
+PASSES, BASELINES = "passes", "baselines"
+INCIDENTS = "incidents"
 RUNS, REMEDIATION, COMMISSIONS, FLEET, HISTORY = "runs", "remediation", "commissions", "fleet", "history"
 
 REPORT_FILE, VERDICT_FILE = MERGED_FILE, "verdict.json"

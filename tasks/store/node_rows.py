@@ -144,7 +144,7 @@ def rows_of(
         records.append(
             NodeRow(
                 name,
-                _standing(name, own, whole, verdict.condemned, name in complete, name in certified),
+                _standing(own, whole, name in verdict.condemned, name in complete, name in certified),
                 min(latest if at is None else max(at, 0.0), latest),
                 sets.setdefault(checks, len(sets)),
                 # What its peers lack because it was silent is open on this node, and not on them.
@@ -199,14 +199,9 @@ def require_even(gate: GateNodes) -> None:
 
 
 def _standing(
-    name: str,
-    own: Sequence[Finding],
-    whole: Sequence[Finding],
-    condemned: Sequence[str],
-    complete: bool,
-    certified: bool,
+    own: Sequence[Finding], whole: Sequence[Finding], condemned: bool, complete: bool, certified: bool
 ) -> Standing:
-    if name in condemned:
+    if condemned:
         return Standing.CONDEMNED
     failed = [f for f in own if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE]
     lacking = [f for f in (*own, *whole) if f.level is Level.FAIL and f.cause is Cause.EVIDENCE]

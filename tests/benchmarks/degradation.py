@@ -173,9 +173,8 @@ HEALTHY = ((0.015, False), (0.03, False), (0.015, True))
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--full", action="store_true", help="also 1,000 nodes x 37 numbers x 365 gates (minutes)"
-    )
+    text = "also 1,000 nodes x 37 numbers x 365 gates (minutes)"
+    parser.add_argument("--full", action="store_true", help=text)
     arguments = parser.parse_args()
     size = (1000, NUMBERS) if arguments.full else (200, 6)
     made = {

@@ -175,9 +175,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--known", action="store_true", help="the decoder is told the leaves")
     parser.add_argument("--world", nargs="+", default=[])
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument(
-        "--calibration", action="store_true", help="how often suspects of a probability are at fault"
-    )
+    text = "how often suspects of a probability are at fault"
+    parser.add_argument("--calibration", action="store_true", help=text)
     return parser
 
 

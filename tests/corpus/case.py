@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from checks.check import Check, Context, Measurement, RankPlace, fault_of
 from checks.explain.reading import OutputKind
@@ -34,8 +34,19 @@ def recordings_of(folder: str) -> Callable[[str], str]:
     return lambda name: (RECORDINGS_FOLDER / folder / name).read_text(encoding="utf-8")
 
 
-Observe = Callable[[Path], Sequence[Observation]]
+Rows = Sequence[Observation]
+Observe = Callable[[Path], Rows]
 RecordProperty = Callable[[str, object], None]  # pytest's record_property
+P = ParamSpec("P")
+
+
+def observing(body: Callable[Concatenate[Path, P], Rows]) -> Callable[P, Observe]:
+    """Of a function that observes in a folder: what makes an Observe of its other arguments."""
+
+    def made(*given: P.args, **named: P.kwargs) -> Observe:
+        return lambda tmp_path: body(tmp_path, *given, **named)
+
+    return made
 
 
 class Sort(StrEnum):

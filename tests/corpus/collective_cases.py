@@ -16,7 +16,7 @@ from checks.documents.decode import decode
 from checks.model import Cause, Declared, Level, Observation, Value
 from checks.probes.collectives import collectives
 from tests.checks.worlds import world_of_session
-from tests.corpus.case import Case, Observe, Sort, cases_of, context, observed
+from tests.corpus.case import Case, Observe, Rows, Sort, cases_of, context, observed, observing
 from tests.fakes import nccl_world
 
 INTER, INTRA = "nccl.inter_node", "nccl.intra_node"
@@ -39,24 +39,18 @@ def found(name: str) -> Check:
     return next(check for check in catalog.CATALOG if check.name == name)
 
 
-def world(name: str, sabotage: str, change: Mapping[str, object] | None = None) -> Observe:
+@observing
+def world(tmp_path: Path, name: str, sabotage: str, change: Mapping[str, object] | None = None) -> Rows:
     """The two ranks' observations of a collective; `change` replaces metrics."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows = [decode(Observation, row) for row in world_of_session(tmp_path)[f"{name}/{sabotage}"]]
-        return [replace(row, metrics={**row.metrics, **(change or {})}) for row in rows]  # type: ignore[dict-item]
-
-    return observe
+    rows = [decode(Observation, row) for row in world_of_session(tmp_path)[f"{name}/{sabotage}"]]
+    return [replace(row, metrics={**row.metrics, **(change or {})}) for row in rows]  # type: ignore[dict-item]
 
 
-def alone(name: str) -> Observe:
+@observing
+def alone(tmp_path: Path, name: str) -> Rows:
     """The check outside of torchrun."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        made = context(found(name), tmp_path, place=RankPlace(0, 0, 16, "cpu"), nodes=2)
-        return observed(found(name), made, "node-0/rank-0")
-
-    return observe
+    made = context(found(name), tmp_path, place=RankPlace(0, 0, 16, "cpu"), nodes=2)
+    return observed(found(name), made, "node-0/rank-0")
 
 
 def spread(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checks.model import Cause, Level, Observation, rank_subject
+from checks.model import Cause, Level, rank_subject
 from checks.probes.compute import gemm, overlap, sdc, training_step
-from tests.corpus.case import Observe
+from tests.corpus.case import Rows, observing
 from tests.corpus.compute_machines import (
     EVERY,
     GROUP,
@@ -77,17 +77,14 @@ GEMM = [
 ]  # fmt: skip
 
 
-def nodes(*digests: str) -> Observe:
+@observing
+def nodes(tmp_path: Path, *digests: str) -> Rows:
     """A rank a node, each with its digest."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        (row,) = one(sdc.sdc)(tmp_path)
-        return [
-            replace(row, subject=rank_subject(f"node-{i}", i), metrics={**row.metrics, "digest": digest})
-            for i, digest in enumerate(digests)
-        ]
-
-    return observe
+    (row,) = one(sdc.sdc)(tmp_path)
+    return [
+        replace(row, subject=rank_subject(f"node-{i}", i), metrics={**row.metrics, "digest": digest})
+        for i, digest in enumerate(digests)
+    ]
 
 
 SDC = [

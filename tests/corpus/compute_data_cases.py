@@ -11,7 +11,7 @@ from unittest import mock
 
 from checks.model import Cause, Level, Observation, Value, rank_subject
 from checks.probes.compute import bit_patterns, device, memory_bandwidth, transfer
-from tests.corpus.case import Observe, Sort
+from tests.corpus.case import Observe, Rows, Sort, observing
 from tests.corpus.compute_machines import (
     GPUS,
     H100,
@@ -124,30 +124,24 @@ def links(*worlds: World) -> Observe:
     return one(transfer.transfer, [GPUS, *worlds], fakes.GPU, P5)
 
 
-def one_link(worst: float) -> Observe:
+@observing
+def one_link(tmp_path: Path, worst: float) -> Rows:
     """Eight ranks, the third of which reaches GPU 6 at another rate."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        (row,) = links()(tmp_path)
-        rows = []
-        for rank in range(8):
-            to = [1300.0 if index == rank else 390.0 for index in range(8)]
-            to[6] = worst if rank == 2 else to[6]
-            rows.append(_with_rates(row, "node-0", rank, to, [1] * 8))
-        return rows
-
-    return observe
+    (row,) = links()(tmp_path)
+    rows = []
+    for rank in range(8):
+        to = [1300.0 if index == rank else 390.0 for index in range(8)]
+        to[6] = worst if rank == 2 else to[6]
+        rows.append(_with_rates(row, "node-0", rank, to, [1] * 8))
+    return rows
 
 
-def all_links(host_gbps: float, peer_gbps: float) -> Observe:
+@observing
+def all_links(tmp_path: Path, host_gbps: float, peer_gbps: float) -> Rows:
     """Eight ranks whose links are alike."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        (row,) = links()(tmp_path)
-        to = [[1300.0 if at == rank else peer_gbps for at in range(8)] for rank in range(8)]
-        return [_with_rates(row, "node-0", rank, to[rank], [1] * 8, host_gbps=host_gbps) for rank in range(8)]
-
-    return observe
+    (row,) = links()(tmp_path)
+    to = [[1300.0 if at == rank else peer_gbps for at in range(8)] for rank in range(8)]
+    return [_with_rates(row, "node-0", rank, to[rank], [1] * 8, host_gbps=host_gbps) for rank in range(8)]
 
 
 def _with_rates(
@@ -173,7 +167,8 @@ def two_pairs(tmp_path: Path) -> Sequence[Observation]:
     return [_with_rates(row, f"node-{rank // 2}", rank, rates[rank % 2], [1, 1]) for rank in range(4)]
 
 
-def cube_mesh(worst: float) -> Observe:
+@observing
+def cube_mesh(tmp_path: Path, worst: float) -> Rows:
     """The eight V100 of a p3.16xlarge: two NVLinks, one, or none between two of them; rank 2 reaches GPU 3 at `worst`."""
     twice = {(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)}
     once = {(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)}
@@ -181,18 +176,15 @@ def cube_mesh(worst: float) -> Observe:
     def rate(pair: tuple[int, int]) -> float:
         return 48.0 if pair in twice else 24.0 if pair in once else 9.0
 
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        (row,) = links()(tmp_path)
-        rows = []
-        for rank in range(8):
-            pairs = [(min(rank, at), max(rank, at)) for at in range(8)]
-            to = [360.0 if at == rank else rate(pair) for at, pair in enumerate(pairs)]
-            to[3] = worst if rank == 2 else to[3]
-            access = [int(at == rank or rate(pair) > 9) for at, pair in enumerate(pairs)]
-            rows.append(_with_rates(row, "node-0", rank, to, access, in_part=True, host_gbps=11.0))
-        return rows
-
-    return observe
+    (row,) = links()(tmp_path)
+    rows = []
+    for rank in range(8):
+        pairs = [(min(rank, at), max(rank, at)) for at in range(8)]
+        to = [360.0 if at == rank else rate(pair) for at, pair in enumerate(pairs)]
+        to[3] = worst if rank == 2 else to[3]
+        access = [int(at == rank or rate(pair) > 9) for at, pair in enumerate(pairs)]
+        rows.append(_with_rates(row, "node-0", rank, to, access, in_part=True, host_gbps=11.0))
+    return rows
 
 
 TRANSFER = [

@@ -17,7 +17,7 @@ from checks.check import Check, RankPlace
 from checks.model import Observation, Value, rank_subject
 from checks.probes.compute import device, training_step
 from checks.process.observe import probe
-from tests.corpus.case import Case, Observe, Sort, context
+from tests.corpus.case import Case, Observe, Rows, Sort, context, observing
 from tests.fakes import compute as fakes
 
 P5, CPU = "p5.48xlarge", "cpu"
@@ -96,39 +96,33 @@ def eight(
     return observe
 
 
-def nodes_of(check: Check, metric: str, factor: float, worlds: Sequence[World] = ()) -> Observe:
+@observing
+def nodes_of(tmp_path: Path, check: Check, metric: str, factor: float, worlds: Sequence[World] = ()) -> Rows:
     """Five nodes of eight ranks; on the last one all ranks have the metric at `factor` of the others'."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows = eight(check, {}, worlds)(tmp_path)
-        sound = rows[0].metrics[metric]
-        assert isinstance(sound, tuple)
-        slow = tuple(float(rate or 0) * factor for rate in sound)
-        return [
-            replace(
-                row,
-                subject=rank_subject(f"node-{node}", node * 8 + rank),
-                metrics={**row.metrics, metric: slow if node == 4 else sound},
-            )
-            for node in range(5)
-            for rank, row in enumerate(rows)
-        ]
-
-    return observe
+    rows = eight(check, {}, worlds)(tmp_path)
+    sound = rows[0].metrics[metric]
+    assert isinstance(sound, tuple)
+    slow = tuple(float(rate or 0) * factor for rate in sound)
+    return [
+        replace(
+            row,
+            subject=rank_subject(f"node-{node}", node * 8 + rank),
+            metrics={**row.metrics, metric: slow if node == 4 else sound},
+        )
+        for node in range(5)
+        for rank, row in enumerate(rows)
+    ]
 
 
-def alike(check: Check, metric: str, factor: float) -> Observe:
+@observing
+def alike(tmp_path: Path, check: Check, metric: str, factor: float) -> Rows:
     """Eight ranks of a node that are all as slow as each other: what peers cannot tell."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows = eight(check, {}, [EVERY] if check.name == "compute.gemm" else ())(tmp_path)
-        sound = rows[0].metrics[metric]
-        rates = sound if isinstance(sound, tuple) else (sound,)
-        slow = tuple(float(rate or 0) * factor for rate in rates)
-        made: Value = slow if isinstance(sound, tuple) else slow[0]
-        return [replace(row, metrics={**row.metrics, metric: made}) for row in rows]
-
-    return observe
+    rows = eight(check, {}, [EVERY] if check.name == "compute.gemm" else ())(tmp_path)
+    sound = rows[0].metrics[metric]
+    rates = sound if isinstance(sound, tuple) else (sound,)
+    slow = tuple(float(rate or 0) * factor for rate in rates)
+    made: Value = slow if isinstance(sound, tuple) else slow[0]
+    return [replace(row, metrics={**row.metrics, metric: made}) for row in rows]
 
 
 def world(made: Callable[[], AbstractContextManager[object]]) -> World:

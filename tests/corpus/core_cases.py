@@ -21,7 +21,7 @@ from checks.process.observe import probe
 from checks.roster import Member, Roster
 from tests.checks.proc_trees import PROC, memory_v2, tree, v2
 from tests.checks.worlds import world_of_session
-from tests.corpus.case import Case, Observe, Sort, context, observed
+from tests.corpus.case import Case, Observe, Rows, Sort, context, observed, observing
 from tests.exchanges import access
 from tests.fakes import compute as fakes
 
@@ -49,31 +49,25 @@ def at_root(check: Check, files: Mapping[str, str], without: str = "", subject: 
     return observe
 
 
-def nodes(check: Check, *each: Mapping[str, str]) -> Observe:
+@observing
+def nodes(tmp_path: Path, check: Check, *each: Mapping[str, str]) -> Rows:
     """The same check on several nodes."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        made = (at_root(check, files, subject=f"node-{index}")(tmp_path) for index, files in enumerate(each))
-        return tuple(row for rows in made for row in rows)
-
-    return observe
+    made = (at_root(check, files, subject=f"node-{index}")(tmp_path) for index, files in enumerate(each))
+    return tuple(row for rows in made for row in rows)
 
 
-def clock(state: system.ClockState | OSError, year: int = 2026, rate: float = 1.0) -> Observe:
+@observing
+def clock(tmp_path: Path, state: system.ClockState | OSError, year: int = 2026, rate: float = 1.0) -> Rows:
     """system.clock where the kernel says this of its clock."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        root = tree(tmp_path / "root", MACHINE)
-        with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(system, "read_state", side_effect=repeat(state)))
-            stack.enter_context(mock.patch.object(system, "ROOT", root))
-            stack.enter_context(mock.patch.object(system, "_wall_rate", return_value=rate))
-            [row] = observed(system.clock, context(system.clock, tmp_path, "cpu"))
-        if row.outcome is Outcome.MEASURED:
-            row = replace(row, metrics={**row.metrics, "year": year})
-        return (row,)
-
-    return observe
+    root = tree(tmp_path / "root", MACHINE)
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(system, "read_state", side_effect=repeat(state)))
+        stack.enter_context(mock.patch.object(system, "ROOT", root))
+        stack.enter_context(mock.patch.object(system, "_wall_rate", return_value=rate))
+        [row] = observed(system.clock, context(system.clock, tmp_path, "cpu"))
+    if row.outcome is Outcome.MEASURED:
+        row = replace(row, metrics={**row.metrics, "year": year})
+    return (row,)
 
 
 @contextmanager
@@ -124,31 +118,25 @@ def among(
     return observe
 
 
-def smoke(break_it: Callable[[], Any] | None = None) -> Observe:
+@observing
+def smoke(tmp_path: Path, break_it: Callable[[], Any] | None = None) -> Rows:
     """training.smoke, with something broken."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        made = context(training_smoke.smoke, tmp_path, "cpu", place=RANK, options={"steps": 30})
-        with fakes.one_thread(), ExitStack() as stack:
-            if break_it is not None:
-                stack.enter_context(break_it())
-            return observed(training_smoke.smoke, made, "node-0/rank-0")
-
-    return observe
+    made = context(training_smoke.smoke, tmp_path, "cpu", place=RANK, options={"steps": 30})
+    with fakes.one_thread(), ExitStack() as stack:
+        if break_it is not None:
+            stack.enter_context(break_it())
+        return observed(training_smoke.smoke, made, "node-0/rank-0")
 
 
-def together(sabotage: str, change: Mapping[str, Value] | None = None) -> Observe:
+@observing
+def together(tmp_path: Path, sabotage: str, change: Mapping[str, Value] | None = None) -> Rows:
     """training.ddp on two real ranks; one world a test session serves all cases."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        said = world_of_session(tmp_path)[f"ddp/{sabotage}"]
-        made = [{**{name: row[name] for name in row if name != "fault"}, **(change or {})} for row in said]
-        return [
-            Observation("training.ddp", f"node-0/rank-{rank}", Outcome.MEASURED, 1.0, metrics)
-            for rank, metrics in enumerate(made)
-        ]
-
-    return observe
+    said = world_of_session(tmp_path)[f"ddp/{sabotage}"]
+    made = [{**{name: row[name] for name in row if name != "fault"}, **(change or {})} for row in said]
+    return [
+        Observation("training.ddp", f"node-0/rank-{rank}", Outcome.MEASURED, 1.0, metrics)
+        for rank, metrics in enumerate(made)
+    ]
 
 
 def without_group(tmp_path: Path) -> Sequence[Observation]:
@@ -157,16 +145,14 @@ def without_group(tmp_path: Path) -> Sequence[Observation]:
     return observed(training_smoke.ddp, made, "node-0/rank-0")
 
 
-def raising(check: Check, error: Exception) -> Observe:
+@observing
+def raising(tmp_path: Path, check: Check, error: Exception) -> Rows:
     """The check's body breaks in the middle."""
 
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        def body(made: Context) -> Measurement:
-            raise error
+    def body(made: Context) -> Measurement:
+        raise error
 
-        return observed(replace(check, body=body), context(check, tmp_path, "cpu"))
-
-    return observe
+    return observed(replace(check, body=body), context(check, tmp_path, "cpu"))
 
 
 def case(check: Check, sort: Sort, name: str, observe: Observe, **of: Any) -> Case:

@@ -17,7 +17,7 @@ from checks.probes.gpu import inventory_child, under_load
 from checks.probes.gpu.nvlink import nvlink
 from checks.process.fork_server import started
 from checks.process.isolate import isolated
-from tests.corpus.case import Case, Observe, Sort, context, observed
+from tests.corpus.case import Case, Observe, Rows, Sort, context, observed, observing
 from tests.fakes import gpu_node
 
 CONFIGURATION, APPLICATION, EVIDENCE = Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE
@@ -56,14 +56,11 @@ def node(check: Check, model: str = "H100", told: NvmlAnswers = NOTHING, gpus: i
     return observe
 
 
-def without_pynvml(check: Check) -> Observe:
+@observing
+def without_pynvml(tmp_path: Path, check: Check) -> Rows:
     """The check's observation of a node that lacks nvidia-ml-py."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        with gpu_node.nvml(None):
-            return observed(check, context(check, tmp_path))
-
-    return observe
+    with gpu_node.nvml(None):
+        return observed(check, context(check, tmp_path))
 
 
 class FakeLoad:
@@ -177,16 +174,13 @@ def quick(
     return observe
 
 
-def three_nodes(told: NvmlAnswers = NOTHING) -> Observe:
+@observing
+def three_nodes(tmp_path: Path, told: NvmlAnswers = NOTHING) -> Rows:
     """gpu.inventory of three nodes, of which the second gives these answers."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows: list[Observation] = []
-        for name, answers in (("node-0", NOTHING), ("node-1", told), ("node-2", NOTHING)):
-            rows += [replace(row, subject=name) for row in quick(told=answers)(tmp_path / name)]
-        return rows
-
-    return observe
+    rows: list[Observation] = []
+    for name, answers in (("node-0", NOTHING), ("node-1", told), ("node-2", NOTHING)):
+        rows += [replace(row, subject=name) for row in quick(told=answers)(tmp_path / name)]
+    return rows
 
 
 def nowhere(tmp_path: Path) -> Sequence[Observation]:
@@ -213,16 +207,13 @@ def leave(name: str, scratch: str, result: str) -> None:
     Path(result).write_bytes(dump_plain(rows[0]))
 
 
-def hanging(check: Check) -> Observe:
+@observing
+def hanging(tmp_path: Path, check: Check) -> Rows:
     """The check in a process of its own, as the runner starts it, on a driver that never answers."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        repository = str(Path(__file__).parents[2])
-        result = tmp_path / "result.json"
-        argv = ("-c", HANGING, repository, check.name, str(tmp_path), str(result))
-        return [isolated(check.name, "node-0", lambda _: started(argv), result, 0.1)]
-
-    return observe
+    repository = str(Path(__file__).parents[2])
+    result = tmp_path / "result.json"
+    argv = ("-c", HANGING, repository, check.name, str(tmp_path), str(result))
+    return [isolated(check.name, "node-0", lambda _: started(argv), result, 0.1)]
 
 
 MODELS = {kind: model for model, kind in TYPES.items()}

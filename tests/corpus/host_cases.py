@@ -13,7 +13,7 @@ import pytest
 from checks.model import Cause, Level, Observation
 from checks.probes.host import environment, mounts
 from checks.probes.host.environment_rules import FAMILIES, RULES
-from tests.corpus.case import Case, Observe, Sort, cases_of, context, observed
+from tests.corpus.case import Case, Observe, Rows, Sort, cases_of, context, observed, observing
 
 CONFIGURATION = Cause.CONFIGURATION
 # A stand-in for what asks a mount: the path says how the mount behaves.
@@ -28,23 +28,20 @@ FAKE_ASKER = (
 )
 
 
-def mounted(lines: str | None, real: bool = False) -> Observe:
+@observing
+def mounted(tmp_path: Path, lines: str | None, real: bool = False) -> Rows:
     """mounts.responsive with this mountinfo (None: it cannot be read)."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        path = tmp_path / "mountinfo"
-        if lines is not None:
-            path.write_text(lines, encoding="utf-8")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mounts, "MOUNTINFO", path)
-            if not real:
-                patch.setattr(mounts, "ASKER", (sys.executable, "-I", "-S", "-c", FAKE_ASKER))
-            # A busy machine takes seconds to start a process: only what hangs has a short time.
-            ask = mounts.ask
-            patch.setattr(mounts, "ask", lambda point, _: ask(point, 1.0 if "hung" in point else 50.0))
-            return observed(mounts.responsive, context(mounts.responsive, tmp_path))
-
-    return observe
+    path = tmp_path / "mountinfo"
+    if lines is not None:
+        path.write_text(lines, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mounts, "MOUNTINFO", path)
+        if not real:
+            patch.setattr(mounts, "ASKER", (sys.executable, "-I", "-S", "-c", FAKE_ASKER))
+        # A busy machine takes seconds to start a process: only what hangs has a short time.
+        ask = mounts.ask
+        patch.setattr(mounts, "ask", lambda point, _: ask(point, 1.0 if "hung" in point else 50.0))
+        return observed(mounts.responsive, context(mounts.responsive, tmp_path))
 
 
 ROOT = "27 1 259:1 / / rw,relatime - ext4 /dev/nvme0n1p1 rw,discard\n"

@@ -13,7 +13,7 @@ from checks.model import Cause, Level, Observation
 from checks.probes.infiniband import ports as ports_module
 from checks.probes.infiniband.counters import counters
 from checks.probes.infiniband.ports import ports
-from tests.corpus.case import NDR, Case, Observe, Sort, cases_of, context, observed
+from tests.corpus.case import NDR, Case, Observe, Rows, Sort, cases_of, context, observed, observing
 from tests.corpus.nccl_cases import efa, logged, other, transported, without
 from tests.fakes.infiniband import COUNTERS, HW_COUNTERS, Adapter, adapters, make_sysfs
 
@@ -21,18 +21,15 @@ HEALTHY, FAULTY, UNMEASURABLE = Sort
 WARN, CONFIGURATION = Level.WARN, Cause.CONFIGURATION
 
 
-def seen(*nodes: Sequence[Adapter]) -> Observe:
+@observing
+def seen(tmp_path: Path, *nodes: Sequence[Adapter]) -> Rows:
     """ib.ports on nodes with these adapters."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        rows: list[Observation] = []
-        for number, made in enumerate(nodes):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(ports_module, "INFINIBAND", make_sysfs(tmp_path / f"sys{number}", made))
-                rows += observed(ports, context(ports, tmp_path, NDR, len(nodes)), f"node-{number}")
-        return rows
-
-    return observe
+    rows: list[Observation] = []
+    for number, made in enumerate(nodes):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ports_module, "INFINIBAND", make_sysfs(tmp_path / f"sys{number}", made))
+            rows += observed(ports, context(ports, tmp_path, NDR, len(nodes)), f"node-{number}")
+    return rows
 
 
 def with_first(first: Adapter) -> list[Adapter]:

@@ -20,7 +20,7 @@ from checks.probes.kernel import log_source
 from checks.probes.kernel.hardware import hardware
 from checks.probes.kernel.sxid import sxid
 from checks.probes.kernel.xid import xid
-from tests.corpus.case import Case, Observe, Recording, Sort, context, observed
+from tests.corpus.case import Case, Observe, Recording, Rows, Sort, context, observed, observing
 from tests.fakes.tools import Reply, install, on_path
 
 WELL = (
@@ -58,14 +58,11 @@ def told(check: Check, *messages: str) -> Observe:
     return text_of(check, lambda: journal_form(messages))
 
 
-def text_of(check: Check, write: Callable[[], str]) -> Observe:
+@observing
+def text_of(tmp_path: Path, check: Check, write: Callable[[], str]) -> Rows:
     """The check on a node whose only kernel log is this file."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        (tmp_path / "messages").write_text(write(), encoding="utf-8")
-        return sources(check, None, [])(tmp_path)
-
-    return observe
+    (tmp_path / "messages").write_text(write(), encoding="utf-8")
+    return sources(check, None, [])(tmp_path)
 
 
 def sources(check: Check, kmsg: str | None, replies: Sequence[Reply], deadline_s: float = 15.0) -> Observe:
@@ -106,11 +103,9 @@ def _healthy(check: Check) -> list[Case]:
     ]  # fmt: skip
 
 
-def _journal(check: Check) -> Observe:
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        return sources(check, None, [Reply(journal_form(()), asked="--boot")])(tmp_path)
-
-    return observe
+@observing
+def _journal(tmp_path: Path, check: Check) -> Rows:
+    return sources(check, None, [Reply(journal_form(()), asked="--boot")])(tmp_path)
 
 
 def _unmeasurable(check: Check) -> list[Case]:

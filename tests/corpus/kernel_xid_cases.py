@@ -17,7 +17,7 @@ from checks.model import Level, Observation
 from checks.probes.kernel.hardware import hardware
 from checks.probes.kernel.sxid import sxid
 from checks.probes.kernel.xid import xid
-from tests.corpus.case import Case, Observe, Sort, context, observed
+from tests.corpus.case import Case, Observe, Rows, Sort, context, observed, observing
 from tests.corpus.kernel_cases import (
     OFF_BUS,
     SXID_FATAL,
@@ -56,17 +56,14 @@ def _old(check: Check, *messages: str) -> Observe:
     return since_two_days
 
 
-def _replaced(check: Check) -> Observe:
+@observing
+def _replaced(tmp_path: Path, check: Check) -> Rows:
     """The check where a variable of the environment names a file, in which all is well, in place of the node's log."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        path = tmp_path / "anything"
-        path.write_text(journal_form(()), encoding="utf-8")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(FILE_VARIABLE, str(path))
-            return observed(check, context(check, tmp_path))
-
-    return observe
+    path = tmp_path / "anything"
+    path.write_text(journal_form(()), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FILE_VARIABLE, str(path))
+        return observed(check, context(check, tmp_path))
 
 
 CASES = [

@@ -22,7 +22,7 @@ from checks.probes.network.mtu import PathResult, measurement, mtu
 from checks.probes.network.names import names
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
-from tests.corpus.case import Observe, Sort, cases_of, context, observed
+from tests.corpus.case import Observe, Rows, Sort, cases_of, context, observed, observing
 from tests.exchanges import access
 
 Answers = Mapping[str, Sequence[str] | int]
@@ -113,17 +113,14 @@ def probed(*peers: Callable[[str], AbstractContextManager[int]], info: bytes | N
     return observe
 
 
-def found(*nodes: Sequence[PathResult]) -> Observe:
+@observing
+def found(tmp_path: Path, *nodes: Sequence[PathResult]) -> Rows:
     """The check's own measurement of what each node's probes gave."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        made = []
-        for index, rows in enumerate(nodes):
-            metrics = dict(measurement([f"peer-{i}" for i in range(len(rows))], rows).metrics)
-            made.append(Observation("network.mtu", f"node-{index}", Outcome.MEASURED, 0.1, metrics))
-        return made
-
-    return observe
+    made = []
+    for index, rows in enumerate(nodes):
+        metrics = dict(measurement([f"peer-{i}" for i in range(len(rows))], rows).metrics)
+        made.append(Observation("network.mtu", f"node-{index}", Outcome.MEASURED, 0.1, metrics))
+    return made
 
 
 _mtu = cases_of("network.mtu", nodes=2)
@@ -168,7 +165,8 @@ GOOD: Answers = {
 }
 
 
-def resolved(answers: Answers, members: Sequence[Member] = MEMBERS, hangs: str = "") -> Observe:
+@observing
+def resolved(tmp_path: Path, answers: Answers, members: Sequence[Member] = MEMBERS, hangs: str = "") -> Rows:
     """network.names with a resolver that knows this; a number is its error, `hangs` a name that it never answers."""
 
     def told(name: str) -> list[str]:
@@ -182,14 +180,11 @@ def resolved(answers: Answers, members: Sequence[Member] = MEMBERS, hangs: str =
     def forward(name: str, *_: object, **__: object) -> list[tuple[object, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in told(name)]
 
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(socket, "getaddrinfo", forward)
-            patch.setattr(socket, "getnameinfo", lambda place, _flags: (told(place[0])[0], "0"))
-            made = context(names, tmp_path, nodes=len(members), options={"lookup_s": 0.2})
-            return observed(names, replace(made, roster=Roster(tuple(members), 1, "")))
-
-    return observe
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", forward)
+        patch.setattr(socket, "getnameinfo", lambda place, _flags: (told(place[0])[0], "0"))
+        made = context(names, tmp_path, nodes=len(members), options={"lookup_s": 0.2})
+        return observed(names, replace(made, roster=Roster(tuple(members), 1, "")))
 
 
 _names = cases_of("network.names", cause=CONFIG)
@@ -228,36 +223,32 @@ def dev(values: Mapping[str, int], name: str = "ens32") -> str:
     return f"{HEAD}    lo: 10 1 0 0 0 0 0 0 10 1 0 0 0 0 0 0\n{name}: {row}\n"
 
 
+@observing
 def counted(
+    tmp_path: Path,
     grown: Mapping[str, int] | None = None,
     driver: Mapping[str, int] | None = ALLOWED,
     more: Mapping[str, int] | None = None,
     last: str | None = None,
     looked: bool = True,
     kind: str = "p5.48xlarge",
-) -> Observe:
+) -> Rows:
     """network.counters where the interface's and the driver's counters grow meanwhile; `last`: the second text."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        made = context(counters, tmp_path, kind)
-        file = tmp_path / "dev"
-        now = dict(driver or {})
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(counters_module, "DEV", file)
-            patch.setattr(counters_module, "interface_of", lambda address: "ens32")
-            patch.setattr(counters_module, "default_interfaces", lambda: ("ens32",))
-            patch.setattr(
-                counters_module, "driver_counters", lambda name: dict(now) if name == "ens32" else {}
-            )
-            made = replace(made, roster=replace(made.roster, interface="ens32"))
-            file.write_text(dev({}))
-            before = dict(counters.before(made)) if looked and counters.before is not None else None
-            after = {key: START[key] + value for key, value in (grown or {}).items()}
-            file.write_text(dev(after) if last is None else last)
-            now.update({key: now[key] + value for key, value in (more or {}).items()})
-            return observed(counters, replace(made, before=before))
-
-    return observe
+    made = context(counters, tmp_path, kind)
+    file = tmp_path / "dev"
+    now = dict(driver or {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counters_module, "DEV", file)
+        patch.setattr(counters_module, "interface_of", lambda address: "ens32")
+        patch.setattr(counters_module, "default_interfaces", lambda: ("ens32",))
+        patch.setattr(counters_module, "driver_counters", lambda name: dict(now) if name == "ens32" else {})
+        made = replace(made, roster=replace(made.roster, interface="ens32"))
+        file.write_text(dev({}))
+        before = dict(counters.before(made)) if looked and counters.before is not None else None
+        after = {key: START[key] + value for key, value in (grown or {}).items()}
+        file.write_text(dev(after) if last is None else last)
+        now.update({key: now[key] + value for key, value in (more or {}).items()})
+        return observed(counters, replace(made, before=before))
 
 
 _counters = cases_of("network.counters", level=WARN, cause=CONFIG)

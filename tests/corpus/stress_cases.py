@@ -13,7 +13,7 @@ import pytest
 from checks.check import Check
 from checks.model import Cause, Level, Observation, Profile
 from checks.probes.host import disk, stress
-from tests.corpus.case import Case, Observe, Sort, context, observed, recordings_of
+from tests.corpus.case import Case, Observe, Rows, Sort, context, observed, observing, recordings_of
 from tests.fakes.tools import Reply, install, on_path
 
 text = recordings_of("host")
@@ -23,17 +23,14 @@ FEW: dict[str, float] = {"size_bytes": 32 << 20, "seconds": 1.0}
 CONFIGURATION = Cause.CONFIGURATION
 
 
-def stressed(check: Check, replies: Sequence[Reply], deadline_s: float = 20.0) -> Observe:
+@observing
+def stressed(tmp_path: Path, check: Check, replies: Sequence[Reply], deadline_s: float = 20.0) -> Rows:
     """The check on a node of two CPUs whose stress-ng does this; without replies it has none."""
-
-    def observe(tmp_path: Path) -> Sequence[Observation]:
-        if replies:
-            install(tmp_path / "bin", "stress-ng", replies)
-        with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
-            patch.setattr(stress, "usable_cpus", lambda root: 2)
-            return observed(check, replace(context(check, tmp_path, options=FEW), timeout_s=deadline_s))
-
-    return observe
+    if replies:
+        install(tmp_path / "bin", "stress-ng", replies)
+    with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
+        patch.setattr(stress, "usable_cpus", lambda root: 2)
+        return observed(check, replace(context(check, tmp_path, options=FEW), timeout_s=deadline_s))
 
 
 def _slow_among_peers(tmp_path: Path) -> Sequence[Observation]:

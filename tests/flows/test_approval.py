@@ -133,9 +133,8 @@ def test_only_an_overrider_overrides_a_fail(tmp_path: Path, engine: Engine) -> N
     outcome = asyncio.run(with_slack(path, ADA, ApprovalAction.LAUNCH, form("launch-anyway", approver=ADA)))
 
     assert Decision.REFUSED is outcome.decision
-    assert (
-        f"of {ADA} (Prefect's form, unverified) is not valid: Prefect's form does not know" in outcome.reason
-    )
+    invalid = f"of {ADA} (Prefect's form, unverified) is not valid: Prefect's form does not know"
+    assert invalid in outcome.reason
     assert f"{outcome.gate_id}-train-1" not in engine.jobs
 
 

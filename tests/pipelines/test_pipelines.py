@@ -258,10 +258,8 @@ def test_the_command_may_have_several_words(tmp_path: Path, named: str, name: st
     works = name == "plain" or named.startswith("{")
     assert works is (done.returncode == 0), done.stderr
     assert not (tmp_path / "x").exists()
-    assert (
-        not works
-        or "gate gate.toml --format json" in (tmp_path / "prelaunch-results/prelaunch.json").read_text()
-    )
+    result = tmp_path / "prelaunch-results" / "prelaunch.json"
+    assert not works or "gate gate.toml --format json" in result.read_text()
 
 
 # Does not know its own time limit, as a gate that cannot answer.

@@ -255,11 +255,8 @@ class CheckFindings:
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
         # Neither of them is a machine that could be replaced.
         if suspect.kind in (Entity.RAIL, Entity.SWITCH):
-            message, subject, is_predicate = (
-                f"{wording.typed_subject(suspect.kind, subject)} {message}",
-                CLUSTER,
-                False,
-            )
+            message = f"{wording.typed_subject(suspect.kind, subject)} {message}"
+            subject, is_predicate = CLUSTER, False
         elif probability < SURE:
             message, subject, is_predicate = wording.candidate(subject, message), CLUSTER, False
         return Finding(

@@ -128,7 +128,8 @@ def _suspects(tables: Sequence[DecodedTable]) -> Iterator[Finding]:
 
 def _suspect_finding(table: DecodedTable, suspect: Suspect, also: Sequence[str]) -> Finding:
     prefix = {Entity.LINK: "link ", Entity.SWITCH: "switch "}.get(suspect.kind, "")
-    message = f"{prefix}{suspect.subject} {wording.suspect(table.table.matrix, table.decoded, suspect, also)}{wording.odds(suspect)}"
+    text = wording.suspect(table.table.matrix, table.decoded, suspect, also, None)
+    message = f"{prefix}{suspect.subject} {text}{wording.odds(suspect)}"
     message += "" if table.table.name == table.table.matrix.metric else f" (in {table.table.name})"
     sure = suspect.probability >= SURE
     cause, remedy = (Cause.HARDWARE, wording.REMEDIES[suspect.kind]) if sure else (Cause.EVIDENCE, AGAIN)

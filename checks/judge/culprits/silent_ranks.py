@@ -115,10 +115,8 @@ def judge(report: Report, policy: Policy) -> tuple[Suspected, ...]:
     lost = _lost_nodes(report, tables) if broken is not None and broken.waited else ()
     if broken is None or not (broken.suspects or lost):
         return ()
-    order = [
-        *(p.check for p in checks if p.check not in together),
-        *together,
-    ]  # in the order in which ranks run them
+    # In the order in which ranks run them.
+    order = [*(p.check for p in checks if p.check not in together), *together]
     first = {rank: _first_missing(rank, order, errors, broken) for rank in broken.suspects}
     reasons = _runner_reasons(broken.suspects, errors.values())
     return tuple(_suspicions(report, policy, broken, first, lost, reasons))

@@ -74,11 +74,7 @@ OTHERS = 0.2
 
 
 def suspect(
-    matrix: Matrix,
-    result: Decoded,
-    culprit: Suspect,
-    also: Sequence[str],
-    metric: MatrixSubject | None = None,
+    matrix: Matrix, result: Decoded, culprit: Suspect, also: Sequence[str], metric: MatrixSubject | None
 ) -> str:
     """What is wrong with the suspect, as a predicate, and by how much. `metric` is None for a matrix of another tool."""
     message = f"{_fault(matrix, metric)}{_where(culprit)}: {_value(matrix, result, culprit)}"

@@ -252,10 +252,8 @@ def _record(columns: Sequence[str], tokens: Sequence[str], numbered: str) -> Siz
         raise ValueError("its first columns are not size, count and type")
     width = halves[1] - halves[0]
     names = columns[halves[0] :]
-    out, inside = (
-        dict(zip(names[:width], of_right[:width], strict=True)),
-        dict(zip(names[width:], of_right[width:], strict=True)),
-    )
+    out = dict(zip(names[:width], of_right[:width], strict=True))
+    inside = dict(zip(names[width:], of_right[width:], strict=True))
     redop = next((token for token in left[3:] if token in REDOPS), "")
     return SizeResult(int(tokens[0]), redop, _placement(out), _placement(inside), numbered)
 

@@ -13,9 +13,8 @@ from checks.model import Value
 
 # Rows have two decimals; the average (%g, six digits) is computed from the values before rounding.
 ROUNDING = 0.006
-OPERATORS = frozenset(
-    ("sum", "prod", "max", "min", "avg", "mulsum")
-)  # nccl-tests prints "none" if a collective has no operator
+# nccl-tests prints "none" if a collective has no operator.
+OPERATORS = frozenset(("sum", "prod", "max", "min", "avg", "mulsum"))
 LEAST_EXACT_GBPS = 1.0  # below this rate two decimals are not enough to compute the number of ranks
 
 

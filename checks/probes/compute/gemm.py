@@ -170,9 +170,8 @@ def run(
     operand_pairs = [operands(problem, precision) for problem in problems]
     score, turn = GemmRuns(), 0
     with multiplying(precision, device):
-        _multiply(
-            *operand_pairs[0], device, 1
-        )  # the first product includes loading libraries and raising clocks
+        # The first product includes loading libraries and raising clocks.
+        _multiply(*operand_pairs[0], device, 1)
         for turn in range(LEAST_REPEATS):
             _judge(score, problems, operand_pairs, precision, device, turn, 1)
         count = max(1, min(MOST_BATCH, int(BATCH_S / score.best_s))) if is_cuda(device) else 1

@@ -187,10 +187,8 @@ def sampled(context: Context, wait: Callable[[float], None]) -> Measurement:
 
 def busiest(samples: Sequence[Gpu], name: str) -> Gpu:
     """The record with the greatest sample; one that was not read leaves the field unread, since it may have been that."""
-    for sample in samples:
-        if sample.number(name) is None:
-            return sample
-    return replace(samples[0], values={**samples[0].values, name: max(_numbers(samples, name))})
+    unread = next((sample for sample in samples if sample.number(name) is None), None)
+    return unread or max(samples, key=lambda sample: sample.number(name) or 0)
 
 
 @nvml_check("gpu.processes", PROCESSES, uses=(Resource.GPU,))
@@ -233,10 +231,6 @@ def with_processes(module: Any, gpu: Gpu) -> Gpu:
     )
     counts = {"processes": len(by_pid) - len(drawing), "graphics_mib": round(sum(drawing.values()) / MIB, 1)}
     return replace(gpu, values={**gpu.values, **counts, "listed": listed})
-
-
-def _numbers(samples: Sequence[Gpu], name: str) -> list[float]:
-    return [value for sample in samples if (value := sample.number(name)) is not None]
 
 
 def _used(process: Any) -> str:

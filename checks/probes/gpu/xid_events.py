@@ -6,6 +6,7 @@ before the registration (nvml.h, nvmlDeviceRegisterEvents). It does not report e
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.gpu import nvml
 from checks.probes.gpu.inventory_child import LOST
-from checks.probes.gpu.record import Gpu, padded
+from checks.probes.gpu.record import Gpu
 from checks.probes.kernel import xid_decision
 
 TIMEOUT, WAIT_MS = 10, 500
@@ -40,7 +41,9 @@ def watch(context: Context) -> Iterator[Mapping[str, object] | None]:
                     raise
                 # Every further question gets the same answer: what it says is recorded, and the watch goes on in name.
                 yield {"lost": nvml.message_of(error)}
-                yield from _idle(module, events)
+                while True:
+                    time.sleep(WAIT_MS / 1000)
+                    yield None
             else:
                 yield {"gpu": _number(module, event.device, numbers), "xid": int(event.eventData)}
 
@@ -53,14 +56,6 @@ def _registered(module: Any, gpu: Gpu, events: Any) -> dict[str, object]:
     except module.NVMLError as error:
         entry["why_not"] = nvml.message_of(error)
     return entry
-
-
-def _idle(module: Any, events: Any) -> Iterator[None]:
-    import time
-
-    while True:
-        time.sleep(WAIT_MS / 1000)
-        yield None
 
 
 def _number(module: Any, handle: Any, numbers: Mapping[str, int]) -> int:
@@ -100,9 +95,7 @@ def measured(
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise CheckError(f"the watch did not report which events it registered for: {first!r:.200}")
     labels = [str(entry.get("label", "")) for entry in entries]
-    labels += [
-        gpu.label for gpu in padded([Gpu(i, "", {}) for i in range(len(entries))], declared)[len(entries) :]
-    ]
+    labels += [f"GPU {index}" for index in range(len(labels), declared)]
     codes: list[list[int]] = [[] for _ in (*labels, NODE)]
     for record in later:
         code, number = record.get("xid"), record.get("gpu")

@@ -255,10 +255,8 @@ def parse_file(text: str) -> dict[str, str]:
 
 
 def _limits(world: LintContext) -> list[EnvFault]:
-    shm, memlock = (
-        f"{SHM} has {world.shm_bytes >> 20} MiB",
-        f"the memlock limit is {world.memlock_bytes >> 10} KiB",
-    )
+    shm = f"{SHM} has {world.shm_bytes >> 20} MiB"
+    memlock = f"the memlock limit is {world.memlock_bytes >> 10} KiB"
     start = "NCCL and data loaders use it as shared memory: start the container with --shm-size=8g or more"
     raise_it = f"EFA cannot register memory: raise the limit of locked memory {_where('memlock=-1', 'LimitMEMLOCK=infinity')}"
     few = (

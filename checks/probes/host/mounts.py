@@ -25,21 +25,10 @@ AT_ONCE = 64
 # What the kernel makes up itself: nothing behind it can hang or fail.
 PSEUDO = frozenset(
     (
-        *(
-            "autofs",
-            "bdev",
-            "binder",
-            "binfmt_misc",
-            "bpf",
-            "cgroup",
-            "cgroup2",
-            "configfs",
-            "cpuset",
-            "debugfs",
-        ),
-        *("devfs", "devpts", "devtmpfs", "efivarfs", "fuse.lxcfs", "fusectl", "hugetlbfs", "mqueue", "nsfs"),
-        *("pipefs", "proc", "pstore", "ramfs", "resctrl", "rpc_pipefs", "securityfs", "selinuxfs", "sockfs"),
-        *("sysfs", "tmpfs", "tracefs"),
+        *("autofs", "bdev", "binder", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "cpuset"),
+        *("debugfs", "devfs", "devpts", "devtmpfs", "efivarfs", "fuse.lxcfs", "fusectl", "hugetlbfs"),
+        *("mqueue", "nsfs", "pipefs", "proc", "pstore", "ramfs", "resctrl", "rpc_pipefs", "securityfs"),
+        *("selinuxfs", "sockfs", "sysfs", "tmpfs", "tracefs"),
     )
 )
 # Images that nobody can write: read-only is how they are.

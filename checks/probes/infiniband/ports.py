@@ -60,11 +60,9 @@ class Port:
 
 def ports_of(root: Path) -> tuple[Port, ...]:
     """The ports of every device below `root` but EFA's, in natural order; none if there is no such folder."""
-    devices = (
-        [path for path in root.iterdir() if text_of(path / "device/vendor") != AMAZON]
-        if root.is_dir()
-        else []
-    )
+    if not root.is_dir():
+        return ()
+    devices = [path for path in root.iterdir() if text_of(path / "device/vendor") != AMAZON]
     all_ports = [_port(device, folder) for device in devices for folder in (device / "ports").glob("[0-9]*")]
     return tuple(sorted(all_ports, key=_order))
 

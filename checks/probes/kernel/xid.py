@@ -49,9 +49,8 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
     gpu_address, gpus = "", dict[str, str]()
     for line in lines:
         if line.message.startswith("NVRM: The NVIDIA GPU"):
-            gpu_address = _pci_in(
-                line.message
-            )  # the driver names the GPU in one line and says in a later one what happened to it
+            # The driver names the GPU in one line and says in a later one what happened to it.
+            gpu_address = _pci_in(line.message)
         for message in messages(line):
             if match := _XID.match(message):
                 code = int(match[2]) if match[2] else None

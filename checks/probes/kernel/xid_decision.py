@@ -141,16 +141,12 @@ def _recovery(entry: XidRow, text: str, pci: str) -> XidDecision:
 def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> XidDecision:
     line = xid_nvlink.parse_line(text)
     rules = xid_nvlink.decoded(entry.code, line, driver) if line else ()
-    doubt = (
-        f", the more severe of {len(rules)} rows (driver version unknown)"
-        if driver is None and len(rules) > 1
-        else ""
-    )
+    doubt = ""
+    if driver is None and len(rules) > 1:
+        doubt = f", the more severe of {len(rules)} rows (driver version unknown)"
     if line and not rules and driver is not None:
-        rules, doubt = (
-            xid_nvlink.decoded(entry.code, line, None),
-            ", from the table of the other driver version",
-        )
+        rules = xid_nvlink.decoded(entry.code, line, None)
+        doubt = ", from the table of the other driver version"
     if not line or not rules:
         return _by_word(entry, text, pci)
     return graver(_by_rule(entry, rule, line, pci, doubt) for rule in rules)

@@ -26,9 +26,8 @@ DEV = Path("/proc/net/dev")
 # The columns of /proc/net/dev that stand for trouble, and one of the sent bytes.
 COLUMNS = {"rx_errors": 2, "rx_dropped": 3, "tx_errors": 10, "tx_dropped": 11, "sent_bytes": 8}
 WIDTH = 16
-ALLOWANCE = (
-    "_allowance_exceeded"  # the ENA driver's counters of packets that EC2 queued or dropped: bw_in, pps ...
-)
+# The ENA driver's counters of packets that EC2 queued or dropped: bw_in, pps ...
+ALLOWANCE = "_allowance_exceeded"
 
 Snapshot = Mapping[str, Mapping[str, int]]
 

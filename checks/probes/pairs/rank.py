@@ -15,9 +15,8 @@ from checks.probes.pairs.pair_wait import PairWait, broken, left, not_run, unsur
 from checks.probes.pairs.rendezvous import NoteStore
 from checks.probes.pairs.tcp_counters import TcpCounters
 
-FIRST_ESTIMATE = (
-    4  # after this many rounds their cost is estimated, and again each time their number has doubled
-)
+# After this many rounds their cost is estimated, and again each time their number has doubled.
+FIRST_ESTIMATE = 4
 RUN_TAGS = 1 << 18
 # Five waits leave half of the time for tests.
 WAIT_SHARE = 0.1

@@ -27,9 +27,8 @@ LEAST_ROUNDS = 45
 # How long each stage of retests waits before it measures. What congestion of a second slowed is good again then, and a few pairs may
 # be slowed by chance again. Each stage has notes of its own.
 CONFIRM_WAITS_S = (2.0, 2.0, 2.0, 2.0, 2.0)
-GONE_SHARE = (
-    0.5  # the share of a round's deadline for which the reader waits for a sign of life from silent ranks
-)
+# The share of a round's deadline for which the reader waits for a sign of life from silent ranks.
+GONE_SHARE = 0.5
 
 Choose = Callable[[Sequence[RetestEntry]], Sequence[Pair]]
 

@@ -117,11 +117,8 @@ def with_kept_end(file: JudgedFile) -> JudgedFile:
     answer_name = ANSWER_WORDS[end.verdict_answer or Answer.CANNOT_TELL]
     if end.mark is None and "answer" in table and end.verdict_answer is not file.verdict.answer:
         # Its nodes were checked again, or its verdict could not be kept: it ended with another one.
-        return _with_context(
-            file,
-            first_line=f"{answer_name} {one_line(file.name, 80)}: {end.reason}",
-            failed=end.reason or answer_name,
-        )
+        first_line = f"{answer_name} {one_line(file.name, 80)}: {end.reason}"
+        return _with_context(file, first_line=first_line, failed=end.reason or answer_name)
     training = None if end.training is None else Training("", end.training)
     judged = JudgedReport(report, file.verdict, context=file.context)
     launches = requested_launch(folder)

@@ -149,7 +149,7 @@ def _recorded(name: str, folder: SharedJobFolder, refused: bool = False) -> bool
 
 def _patiently(ask: Callable[[], T]) -> T:
     """What slurmctld answers, asked again while it is silent. Raises EngineUnavailable."""
-    return patiently(ask, "slurmctld", SILENT_S, AGAIN_S, hopeless=(MissingCommand,))
+    return patiently(ask, "slurmctld", SILENT_S, AGAIN_S, MissingCommand)
 
 
 def _within(seconds: float, condition: Callable[[], bool]) -> bool:

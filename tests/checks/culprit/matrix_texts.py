@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 Value = Callable[[int, int], float]
 
 
-def rates(
-    count: int, usual: float = 40.0, bad: Sequence[int] = (), share: float = 0.2, seed: int = 7
-) -> list[list[float]]:
+def rates(count: int, usual: float = 40.0, bad: Sequence[int] = (), share: float = 0.2) -> list[list[float]]:
     """Rates within 3 % of the usual one; those of the bad are a share of them, both ways."""
-    source = random.Random(seed)
+    source = random.Random(7)
     return [
         [
             usual * source.uniform(0.97, 1.03) * (share if (a in bad) != (b in bad) else 1)
@@ -31,14 +29,12 @@ def csv_square(names: Sequence[str], values: Sequence[Sequence[object]], corner:
     return "\n".join(rows) + "\n"
 
 
-def csv_long(
-    names: Sequence[str], values: Sequence[Sequence[object]], header: str = "source,target,bandwidth_gbps"
-) -> str:
+def csv_long(names: Sequence[str], values: Sequence[Sequence[object]]) -> str:
     """A test a line."""
     rows = [
         f"{a},{b},{_text(values[i][j])}" for i, a in enumerate(names) for j, b in enumerate(names) if i != j
     ]
-    return "\n".join([header, *rows]) + "\n"
+    return "\n".join(["source,target,bandwidth_gbps", *rows]) + "\n"
 
 
 def p2p(count: int, scale: Value = lambda a, b: 1.0) -> str:

@@ -43,7 +43,6 @@ HOST, CPU = "10.199.77.1", "10.199.77.2"
 # Debian's programs read templates and pages from /usr/share, where an unpacked package has none: only they see them there.
 SHARED = 'mount -t overlay overlay -o "lowerdir=$1:/usr/share" /usr/share && shift && exec "$@"'
 WAITS = re.compile(r"(?m)^(\s+(?:for|\w+_interval|\w+_timeout|group_wait): )([0-9]+)([sm])$")
-Labels = dict[str, str]
 
 
 def _shorter(wait: re.Match[str]) -> str:

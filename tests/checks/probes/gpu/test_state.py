@@ -12,7 +12,6 @@ from checks.probes.gpu import nvml, state
 from checks.probes.gpu.record import Gpu
 from checks.probes.gpu.state import busiest, with_processes
 from tests.corpus.case import context
-from tests.corpus.gpu_machines import error, node
 from tests.corpus.judging import explained
 from tests.fakes import gpu_node
 
@@ -79,14 +78,6 @@ RESET = (  # of drivers from 525 to 560
     "<gpu_reset_status><reset_required>{}</reset_required>"
     "<drain_and_reset_recommended>{}</drain_and_reset_recommended></gpu_reset_status>"
 )
-
-
-@pytest.mark.parametrize("code", [3, 15, 999])
-def test_recovery_action_is_none_for_an_nvml_error_code(code: int, tmp_path: Path) -> None:
-    """The value beside the return code reads 0, which would mean that nothing is wanted."""
-    row = node(state.recovery_action, told={"5/field:230": error(code)})(tmp_path)[0]
-
-    assert (0, 0, 0, 0, 0, None, 0, 0) == row.metrics["recovery_action"]
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,6 @@ def test_a_lost_gpu_that_is_named_a_line_earlier_has_its_address() -> None:
     assert found(hardware.find, text) == [("off_bus", None, "0000:b3:00.0")]
 
 
-def test_counted_errors_are_added_up() -> None:
-    """EDAC says how many corrected errors a line stands for."""
-    text = "[ 9990.0] EDAC MC0: 60 CE memory read error\n[ 9991.0] EDAC MC0: 70 CE memory read error\n"
-
-    assert measured(log_of(text, hardware.find)).metrics["edac_ce"] == 130
-
-
 def test_a_recorded_ring() -> None:
     """A kernel's and a program's record both count, quoted text does not."""
     result = measured(log_of((RECORDINGS / "kmsg.txt").read_text(encoding="utf-8"), hardware.find))

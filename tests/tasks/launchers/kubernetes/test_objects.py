@@ -89,28 +89,6 @@ def test_no_secret_is_in_an_object_that_is_none() -> None:
     assert set(secret(made, b"key")["data"]) == {"NCCL_DEBUG", "WANDB_API_KEY", "exchange.key"}
 
 
-def test_a_pod_has_a_name_of_its_own_that_the_others_resolve() -> None:
-    """By the headless service; in both jobs of a gate a node's pods have the same host name, which a pass compares."""
-    checked, trained = pods(plan(replace(JOB, work=Work.CHECK))), pods(plan(CONFIRM, placement="pinned"))
-
-    assert [pod["spec"]["hostname"] for pod in checked] == ["node-0", "node-1"]
-    assert [pod["spec"]["hostname"] for pod in trained] == ["node-0", "node-1"]
-    assert {pod["spec"]["subdomain"] for pod in checked} == {JOB.name}
-    assert variables(checked[1])["PRELAUNCH_POD_ADDRESS"] == f"node-%.{JOB.name}"
-    assert (variables(checked[1])["PRELAUNCH_POD"], variables(checked[1])["PRELAUNCH_PODS"]) == ("1", "2")
-    assert variables(checked[0])["PRELAUNCH_ENGINE_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-
-
-def test_the_pods_of_an_indexed_job_are_numbered_by_its_controller() -> None:
-    """Their host names are its name and their number ("Indexed Job with Pod-to-Pod Communication")."""
-    (pod,) = pods(plan(workload="indexed"))
-
-    assert "hostname" not in pod["spec"]
-    assert variables(pod)["PRELAUNCH_POD_ADDRESS"] == f"{JOB.name}-%.{JOB.name}"
-    where = variables(pod)["PRELAUNCH_POD"]["fieldRef"]["fieldPath"]
-    assert where == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-
-
 def required_nodes(pod: Any) -> Any:
     """The alternatives by which the pod's node is chosen."""
     affinity = pod["spec"]["affinity"]["nodeAffinity"]
@@ -159,25 +137,11 @@ def test_a_retest_gets_only_its_nodes_though_they_are_held() -> None:
     assert "tolerations" not in pods(plan())[0]["spec"]
 
 
-def test_pods_of_one_job_do_not_share_a_node_unless_they_may() -> None:
-    """Two of them on one node would test one machine twice."""
-    assert "podAntiAffinity" in pods(plan())[0]["spec"]["affinity"]
-    assert "affinity" not in pods(plan(one_pod_per_node=False))[0]["spec"]
-
-
 def test_jobs_on_one_host_have_ports_of_their_own() -> None:
     """Pods with hostNetwork share their node's; below the kernel's ephemeral ports."""
     ports = {port_of(f"gate-{number}") for number in range(100)}
     assert len(ports) > 95
     assert all(20000 <= port < 32768 and port % 4 == 0 for port in ports)
-
-
-def test_words_of_the_command_are_not_expanded() -> None:
-    """Kubernetes would replace $(NAME) by a variable."""
-    (words, _) = (pod["spec"]["containers"][0]["args"] for pod in pods(plan()))
-
-    assert words[-1] == "a 'b' $$(c)"
-    assert words[:2] == ["gate", "--"]
 
 
 @pytest.mark.parametrize(

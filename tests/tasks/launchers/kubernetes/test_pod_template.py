@@ -136,16 +136,6 @@ def test_a_site_sets_another_user_and_rights() -> None:
     assert variables(pods(plan())[0])["HOME"] == "/prelaunch"
 
 
-@pytest.mark.parametrize(("work", "stays"), [(Work.CHECK, False), (Work.GATE, True), (Work.CONFIRM, True)])
-def test_no_autoscaler_moves_a_training(work: Work, stays: bool) -> None:
-    """A pod that only checks may be moved: the gate fetches another node."""
-    pod, *_ = pods(plan(replace(CONFIRM, work=work)))
-    said = pod["metadata"].get("annotations", {})
-
-    assert stays is (said.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false")
-    assert stays is (said.get("karpenter.sh/do-not-disrupt") == "true")
-
-
 def test_the_priority_is_the_gate_files() -> None:
     """None unless it names a class of the cluster; a template that names another contradicts it."""
     pod, *_ = pods(plan(priority_class="training"))

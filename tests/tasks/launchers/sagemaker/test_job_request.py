@@ -72,14 +72,6 @@ def test_other_placements_confirm_by_name() -> None:
     assert "--pooled" not in told(body_of(TRAIN, options(placement=Placement.NONE)))
 
 
-def test_isolated_containers_are_told_of_no_address() -> None:
-    """They reach no S3: their reports come in output.tar.gz and in the log."""
-    made = options(network_isolation=True)
-    words = [*told(body_of(CHECK, made)), *told(body_of(TRAIN, made))]
-
-    assert [word for word in words if word.startswith(("s3:", "--upload"))] == []
-
-
 def test_a_command_runs_on_every_host_as_it_stands() -> None:
     """Work COMMAND is the agent's exec."""
     job = replace(CHECK, work=Work.COMMAND, command=("{python}", "-c", "print()", "{out}"))

@@ -58,15 +58,6 @@ def directives(text: str) -> list[str]:
     return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
 
 
-def test_batch_script_is_a_singleton_without_the_submitters_environment() -> None:
-    """The two lines without which there are two jobs, or a secret in one."""
-    found = directives(script())
-
-    assert {"--dependency=singleton", "--export=NONE", "--open-mode=append", "--requeue"} <= set(found)
-    assert {"--job-name=gate-1-train-1", "--nodes=2", "--ntasks-per-node=1"} <= set(found)
-    assert {"--exclusive", "--mem=0"} <= set(found)
-
-
 def test_every_option_is_a_line() -> None:
     """As the gate file says it; the site's own lines are the last, so that sbatch takes theirs."""
     options = SlurmOptions(
@@ -81,12 +72,6 @@ def test_every_option_is_a_line() -> None:
     } <= set(found)  # fmt: skip
     assert found[-1] == "--switches=1"
     assert not {"--exclusive", "--mem=0"} & set(found)
-
-
-def test_slurms_own_limit_is_behind_the_scripts() -> None:
-    """It counts whole minutes, and kills without a word."""
-    assert "--time=62" in directives(script())
-    assert "--time=2" in directives(script(replace(JOB, max_runtime_s=1.0), SlurmOptions(grace_s=0.0)))
 
 
 @pytest.mark.parametrize(("work", "named"), [(Work.CONFIRM, True), (Work.CHECK, False)])

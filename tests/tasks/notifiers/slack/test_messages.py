@@ -88,11 +88,8 @@ def test_a_mention_has_the_first_command_of_each_broken_node() -> None:
     both = replace(REFUSED, items=(ITEM, replace(ITEM, commands=("scontrol update nodename=n2", "reset"))))
 
     text = json.dumps(mention_message(both, ()).blocks[-1])
-    assert (
-        json.dumps(ITEM.commands[0])[1:-1] in text
-        and "scontrol update nodename=n2" in text
-        and "reset" not in text
-    )
+    assert json.dumps(ITEM.commands[0])[1:-1] in text and "scontrol update nodename=n2" in text
+    assert "reset" not in text
 
 
 @pytest.mark.parametrize(

@@ -229,14 +229,6 @@ def test_a_report_without_ids_is_of_the_machine_that_had_its_name(
     assert (states, replaced) == ({one.name: one.state for one in found.nodes}, len(found.replaced))
 
 
-def test_a_renamed_machine_takes_its_findings_with_it() -> None:
-    """It is known by its GPUs."""
-    found = fleet(gate(5 * HOUR_S, node("a", Standing.CONDEMNED, [GEMM], machine="x")),
-                  gate(HOUR_S, node("b", machine="x"), checks=("system.clock",)))  # fmt: skip
-
-    assert ("b", NodeState.CONDEMNED, 2) == (only(found).name, only(found).state, only(found).count)
-
-
 def test_machine_name_in_two_clusters_is_two_machines() -> None:
     """Even if nothing but the name is known."""
     found = fleet(gate(2 * HOUR_S, BARE), gate(HOUR_S, BARE, cluster="other"))
