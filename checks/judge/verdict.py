@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from checks.culprit import topology
 from checks.documents.columns import CheckTable, by_check
@@ -81,14 +82,16 @@ def decide(
     findings += driver_age.findings(gaps, versions)
     hosts = cpu_contention.machines_of(report.nodes)
     chances = combined.chances(policy.false_names, policy, sound.records)
+    pooled = cache(lambda: combined.pooled(policy, sound.records))
     for planned in report.plan if fits else ():
         records, line = sound.records.get(planned.check, ()), policy.checks.get(planned.check)
         if planned.skip is None and line is not None:
             absent = facts.absent(instance_type, planned.check)
             unreported = driver_age.by_subject(gaps, planned.check)
             context = RuleContext(
-                facts.instances.get(instance_type), absent, report.declared, facts, unreported, hosts, chances
-            )
+                facts.instances.get(instance_type), absent, report.declared, facts, unreported, hosts, chances,
+                pooled=pooled,
+            )  # fmt: skip
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
             findings += apply.apply(planned.check, line, records, subjects, context)
     findings += reachability.judge(report, sound.records, policy)

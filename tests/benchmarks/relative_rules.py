@@ -23,11 +23,12 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
 from checks.documents.columns import CheckTable
 from checks.judge.rules.apply import apply
-from checks.judge.rules.combined import chances
+from checks.judge.rules.combined import chances, pooled
 from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Declared, Observation, Outcome, node_of
 from checks.policy import FALSE_NAMES, CheckPolicy, OnWarn, Over, Policy, Rule
@@ -38,9 +39,8 @@ FIXED = 0.05
 VALUES: Mapping[str, int] = {"gemm": 6, "memory": 6, "transfer": 5, "health": 10, "host": 4, "collective": 6}
 GPUS: Mapping[str, int] = {"memory": 2, "gemm": 2, "step": 2}
 
-Cells = dict[
-    tuple[str, str], dict[str, float]
-]  # (check, metric) -> subject -> value; a healthy machine's mean is 1
+# (check, metric) -> subject -> value; a healthy machine's mean is 1
+Cells = dict[tuple[str, str], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ WORLDS = (
     World("one gpu", GPUS, 8, 2, 1),
     World("one value", VALUES, 1, 1, 1),
 )
-Draw = Callable[[random.Random, float], float]
+Draw = Callable[..., float]
 
 
-def normal(chance: random.Random, own: float) -> float:
+def normal(chance: random.Random, own: float = 0.0) -> float:
     """Independent normal noise of variance 1."""
     return chance.gauss(0.0, 1.0)
 
@@ -76,7 +76,7 @@ def shared(chance: random.Random, own: float) -> float:
 def student(freedom: int, quartile: float) -> Draw:
     """Student's t with so many degrees of freedom, with the quartiles of a normal distribution."""
 
-    def draw(chance: random.Random, own: float) -> float:
+    def draw(chance: random.Random, own: float = 0.0) -> float:
         squares = [chance.gauss(0.0, 1.0) ** 2 for _ in range(freedom)]
         return chance.gauss(0.0, 0.6745 / quartile) / math.sqrt(math.fsum(squares) / freedom)
 
@@ -85,15 +85,15 @@ def student(freedom: int, quartile: float) -> Draw:
 
 def mixed(share: float) -> Draw:
     """Normal, and five times as wide in this share of the values."""
-    return lambda chance, own: chance.gauss(0.0, 5.0 if chance.random() < share else 1.0)
+    return lambda chance, own=0.0: chance.gauss(0.0, 5.0 if chance.random() < share else 1.0)
 
 
-def half_normal(chance: random.Random, own: float) -> float:
+def half_normal(chance: random.Random, own: float = 0.0) -> float:
     """Normal noise that only slows, of variance 1."""
     return -abs(chance.gauss(0.0, 1.0)) / math.sqrt(1 - 2 / math.pi)
 
 
-def gamma(chance: random.Random, own: float) -> float:
+def gamma(chance: random.Random, own: float = 0.0) -> float:
     """Gamma noise of shape 2 that only slows, of variance 1."""
     return -chance.gammavariate(2.0, 1.0) / math.sqrt(2.0)
 
@@ -131,13 +131,11 @@ def fleet(
         for metric in range(world.checks[check]):
             values = cells[check, f"m{metric}_gbps"] = {}
             for index, name in enumerate(names):
+                is_slow = where.get(name) == check and metric < world.slow_metrics
                 for rank in range(world.ranks):
-                    is_slow = (
-                        where.get(name) == check and metric < world.slow_metrics and rank < world.slow_ranks
-                    )
-                    subject = f"{name}/rank-{index * world.ranks + rank}"
-                    mean = 1.0 - fault if is_slow else 1.0
-                    values[subject] = mean * (1.0 + noise * draw(chance, own[name]))
+                    mean = 1.0 - fault if is_slow and rank < world.slow_ranks else 1.0
+                    value = mean * (1.0 + noise * draw(chance, own[name]))
+                    values[f"{name}/rank-{index * world.ranks + rank}"] = value
     return cells, slow
 
 
@@ -162,32 +160,24 @@ def ours(cells: Cells, ranks: int) -> frozenset[str]:
     checks: dict[str, list[str]] = {}
     for check, metric in cells:
         checks.setdefault(check, []).append(metric)
-    rows = {
-        check: CheckTable.collect(check, list(_rows(check, metrics, cells)))
-        for check, metrics in checks.items()
-    }
+    rows = {check: CheckTable.collect(check, list(_rows(check, cells))) for check in checks}
     lines = {check: CheckPolicy(rules=tuple(_rules(metrics, ranks))) for check, metrics in checks.items()}
     policy = Policy("relative", ("cpu",), OnWarn.GO, 0.25, lines)
     subjects = len(next(iter(cells.values())))
     declared = Declared("cpu", subjects // ranks, 0, ranks)
-    known = RuleContext(declared=declared, chances=chances(FALSE_NAMES, policy, rows))
-    found = [
-        finding
-        for check, line in lines.items()
-        for finding in apply(check, line, rows[check], subjects, known)
-    ]
-    return frozenset(node_of(finding.subject) for finding in found if finding.subject != CLUSTER)
+    share, pool = chances(FALSE_NAMES, policy, rows), cache(lambda: pooled(policy, rows))
+    known = RuleContext(declared=declared, chances=share, pooled=pool)
+    found = (
+        f.subject for check, line in lines.items() for f in apply(check, line, rows[check], subjects, known)
+    )
+    return frozenset(node_of(subject) for subject in found if subject != CLUSTER)
 
 
-def _rows(check: str, metrics: Sequence[str], cells: Cells) -> Iterator[Observation]:
-    for subject in cells[check, metrics[0]]:
-        yield Observation(
-            check,
-            subject,
-            Outcome.MEASURED,
-            1.0,
-            {metric: cells[check, metric][subject] for metric in metrics},
-        )
+def _rows(check: str, cells: Cells) -> Iterator[Observation]:
+    columns = {metric: values for (name, metric), values in cells.items() if name == check}
+    for subject in next(iter(columns.values())):
+        metrics = {metric: values[subject] for metric, values in columns.items()}
+        yield Observation(check, subject, Outcome.MEASURED, 1.0, metrics)
 
 
 def _rules(metrics: Sequence[str], ranks: int) -> Iterator[Rule]:
@@ -205,11 +195,8 @@ def measure(
     found = {name: [0, 0] for name in ("ours", "superbench", "fixed")}
     for seed in seeds:
         cells, slow = fleet(world, nodes, noise, fault, draw, seed, bad)
-        for name, named in (
-            ("ours", ours(cells, world.ranks)),
-            ("superbench", superbench(cells)),
-            ("fixed", fixed(cells)),
-        ):
+        results = {"ours": ours(cells, world.ranks), "superbench": superbench(cells), "fixed": fixed(cells)}
+        for name, named in results.items():
             found[name][0] += len(named & slow)
             found[name][1] += len(named - slow)
     return [f"{hits}/{false}" for hits, false in found.values()]
@@ -228,21 +215,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", default="")
     asked = parser.parse_args(argv)
     seeds = range(asked.seed * 1000, asked.seed * 1000 + asked.fleets)
-    print(
-        f"slow nodes found of {asked.bad * asked.fleets} / good nodes named, {asked.fleets} fleets of {asked.nodes} nodes\n"
-    )
-    print(
-        "| world | noise | fault | Prelaunch | SuperBench | fixed 5 % |\n| --- | --- | ---: | ---: | ---: | ---: |"
-    )
+    slow = asked.bad * asked.fleets
+    print(f"slow nodes found of {slow} / good nodes named, {asked.fleets} fleets of {asked.nodes} nodes\n")
+    print("| world | noise | fault | Prelaunch | SuperBench | fixed 5 % |")
+    print("| --- | --- | ---: | ---: | ---: | ---: |")
     for world in (world for world in WORLDS if world.name in asked.worlds.split(",")):
         for kind in asked.noises.split(","):
             for noise in map(float, asked.spreads.split(",")):
                 usual = (0.0, 0.05, 0.10, 0.20) if kind == "normal" else (0.0, 0.10)
                 for fault in map(float, asked.faults.split(",")) if asked.faults else usual:
                     row = measure(world, asked.nodes, noise, fault, DRAWS[kind], seeds, asked.bad)
-                    print(
-                        f"| {world.name} | {kind} {noise:.0%} | {fault:.0%} | {' | '.join(row)} |", flush=True
-                    )
+                    cells = (world.name, f"{kind} {noise:.0%}", f"{fault:.0%}", *row)
+                    print(f"| {' | '.join(cells)} |", flush=True)
     return 0
 
 

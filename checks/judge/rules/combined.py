@@ -7,6 +7,7 @@ values of one node have in common is part of it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from checks.documents.columns import CheckTable
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import (
+    GROSS,
     LEAST_COMPARED,
     LEAST_NODES,
     LEAST_VALUES,
@@ -30,7 +32,7 @@ from checks.judge.rules.noise import (
 from checks.judge.rules.prefilter import are_near, nodes_of, suspects
 from checks.judge.rules.relative import better_side, reach
 from checks.judge.rules.series import Series, of_nodes, series_of
-from checks.judge.rules.tails import Tails, tails_of, worse_side_tails
+from checks.judge.rules.tails import PooledTails, Tails, tails_of, worse_side_tails
 from checks.judge.rules.values import Chances, RuleContext, crossing, label_text
 from checks.judge.rules.wording import MEDIANS, REFERENCES, percent, unit_of
 from checks.model import Finding, Observation, node_of
@@ -39,6 +41,9 @@ from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
 MOST_NAMED = 4
+# The mean distance of n normal values is by chance 1 + BY_CHANCE / sqrt(n) times what it is, or more, in one of thirty groups.
+BY_CHANCE = 1.4
+SAMPLE = 300  # of so many subjects the usual distance is known well enough
 MOST_SHARED = 2000  # values of more are enough by themselves
 
 Judged = tuple[Rule, Sequence[Observation]]
@@ -75,13 +80,14 @@ def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[
     distances, slow = _distances(rule, shares)
     subjects = {share.subject for share in shares}
     nodes = len(subjects if rule.over is Over.NODE else set(map(node_of, subjects)))
-    worse = worse_side_tails(slow, distances, nodes)
-    tails = tails_of(distances).heavier(worse)
+    all_checks = context.pooled() if len(shares) <= MOST_SHARED else PooledTails()
+    worse = worse_side_tails(slow, distances, nodes).heavier(all_checks.worse)
+    pool = replace(all_checks, good=tails_of(distances).heavier(all_checks.good), worse=worse)
     findings: list[Finding] = []
     blamed: set[str] = set()
     by_node = rule.over is Over.PEERS and len(set(map(node_of, subjects))) < len(subjects)
     for whole in (True, False) if by_node else (False,):
-        for finding in _outliers(check, rule, shares, whole, context, tails):
+        for finding in _outliers(check, rule, shares, whole, context, pool):
             if node_of(finding.subject) not in blamed:
                 findings.append(finding)
                 blamed |= {finding.subject} if whole else set()
@@ -89,8 +95,8 @@ def examine(check: str, group: Sequence[Judged], context: RuleContext) -> tuple[
     if rule.over is Over.NODE and ratios:
         sizes = Counter((share.label, node_of(share.subject)) for share in shares)
         ratios = of_small_group(ratios, len(shares) // len(sizes))
-    good = tails_of(distances, likely=True)
-    return findings, SharedNoise(good.heavier(worse), ratios, good)
+    likely = tails_of(distances, likely=True).heavier(all_checks.good)
+    return findings, SharedNoise(likely.heavier(worse), ratios, likely)
 
 
 def _distances(rule: Rule, shares: Sequence[_Share]) -> tuple[list[float], list[float]]:
@@ -106,6 +112,37 @@ def _distances(rule: Rule, shares: Sequence[_Share]) -> tuple[list[float], list[
             for side, distances in zip((better, -better), sides, strict=True):
                 distances += good_side(ratios, spread, side)
     return sides
+
+
+def pooled(policy: Policy, records: Mapping[str, CheckTable]) -> PooledTails:
+    """What the values of all checks say together of the tails: one check has too few to tell noise that is skewed from noise that is
+    not. Groups of more than MOST_SHARED values say enough by themselves.
+    """
+    sides, medians, most = (list[float](), list[float]()), list[float](), 0
+    for check, line in policy.checks.items():
+        for group in groups([(rule, records[check]) for rule in line.rules if check in records]):
+            rule, limit = group[0][0], sum(_size(records[check], rule) for rule, _ in group)
+            members = group if limit <= MOST_SHARED else []
+            shares = [share for member, table in members for share in _shares(member, table)]
+            for side, more in zip(sides, _distances(rule, shares), strict=True):
+                side += more
+            most = max(most, len({node_of(share.subject) for share in shares}))
+            own = [ratio for ratio, _ in _medians(shares, False).values()]
+            if len(own) >= LEAST_VALUES and (middle := median_of(own)) > 0:
+                ratios = [ratio / middle for ratio in own]
+                medians += good_side(ratios, spread_of(ratios), better_side(rule))
+    worse = worse_side_tails(sides[1], sides[0], most)
+    return PooledTails(tails_of(sides[0]), worse, tails_of(medians))
+
+
+def _medians(shares: Sequence[_Share], whole: bool) -> dict[str, tuple[float, list[_Share]]]:
+    """The median of the values of each node (`whole`) or of each subject, with the values. One value has no median of its own."""
+    mine: dict[str, list[_Share]] = {}
+    for share in shares:
+        mine.setdefault(node_of(share.subject) if whole else share.subject, []).append(share)
+    most = max(map(len, mine.values()), default=0)
+    enough = {subject: some for subject, some in mine.items() if len(some) > max(1, most // 2)}
+    return {subject: (median_of([share.ratio for share in some]), some) for subject, some in enough.items()}
 
 
 def chances(false_names: float, policy: Policy, records: Mapping[str, CheckTable]) -> Chances:
@@ -146,47 +183,65 @@ def _is_calm(rule: Rule, records: Sequence[Observation], context: RuleContext) -
 
 
 def _outliers(
-    check: str, rule: Rule, shares: Sequence[_Share], whole: bool, context: RuleContext, tails: Tails
+    check: str, rule: Rule, shares: Sequence[_Share], whole: bool, context: RuleContext, pool: PooledTails
 ) -> Iterator[Finding]:
-    """The outliers among the medians of the nodes (`whole`) or of the subjects. One value has no median of its own."""
-    mine: dict[str, list[_Share]] = {}
-    for share in shares:
-        mine.setdefault(node_of(share.subject) if whole else share.subject, []).append(share)
-    most = max(map(len, mine.values()), default=0)
-    mine = {subject: group for subject, group in mine.items() if len(group) > max(1, most // 2)}
-    nodes = len(set(map(node_of, mine)))
-    of_nodes_alone = rule.over is not Over.NODE and nodes == len(mine)
+    """The outliers among the medians of the nodes (`whole`) or of the subjects."""
+    medians = _medians(shares, whole)
+    nodes = len(set(map(node_of, medians)))
+    of_nodes_alone = rule.over is not Over.NODE and nodes == len(medians)
     few = of_nodes_alone and nodes < LEAST_VALUES
-    if nodes < (LEAST_COMPARED if few else LEAST_NODES) or len(mine) < (
-        0 if few else max(LEAST_VALUES, rule.min_peers)
-    ):
+    if nodes < (LEAST_COMPARED if few else LEAST_NODES):
         return
-    medians = {subject: median_of([share.ratio for share in group]) for subject, group in mine.items()}
-    middle = median_of(list(medians.values()))
+    if not few and len(medians) < max(LEAST_VALUES, rule.min_peers):
+        return
+    middle = median_of([median for median, _ in medians.values()])
     if middle <= 0:  # each label has a median above 0, and most subjects have more zeros than numbers
         return
-    ratios = [median / middle for median in medians.values()]
+    ratios = [median / middle for median, _ in medians.values()]
     chance = context.chances.node if whole else context.chances.subject
     if rule.over is Over.NODE:
         ratios = of_small_group(ratios, len(ratios) // nodes)
-    shared = SharedNoise(tails.of_medians(most))
+    most = max(len(some) for _, some in medians.values())
+    even = pool.good.of_medians(most).heavier(pool.medians)
+    shared = SharedNoise(even.heavier(Tails(pool.worse.freedom * (most + 1) / 2)))
     if of_nodes_alone and nodes < SURE_VALUES:
-        shared = replace(
-            shared, ratios=within_nodes(([share.ratio for share in group] for group in mine.values()), most)
-        )
+        within = within_nodes(([share.ratio for share in some] for _, some in medians.values()), most)
+        shared = replace(shared, ratios=within)
     noise = noise_of(ratios, nodes, chance, rule.deviations, better=better_side(rule), shared=shared)
-    for subject, median in medians.items():
+    usual: float | None = None
+    for subject, (median, some) in medians.items():
         ratio = median / middle
         crossed = crossing(rule, ratio)
-        if crossed is None or abs(ratio - 1.0) < reach(rule, noise, crossed[0], ratio):
+        if crossed is None or abs(ratio - 1.0) < (far := reach(rule, noise, crossed[0], ratio)):
+            continue
+        if usual is None:
+            others = [*medians.values()][:: max(1, len(medians) // SAMPLE)]
+            usual = median_of([_good_spread(rule, values, middle)[0] for _, values in others])
+        if abs(ratio - 1.0) < min(GROSS, far * _widened(_good_spread(rule, some, middle), usual)):
             continue
         level, relation, line = crossed
-        reference, label = MEDIANS[rule.over], _label(mine[subject])
+        reference, label = MEDIANS[rule.over], _label(some)
         message = f"is at {percent(ratio)} of {REFERENCES[reference]}, by {label}, threshold {percent(line)}"
         yield Finding(
-            level, rule.cause, check, subject, message, mine[subject][0].evidence, rule.remedy,
-            is_predicate=True, compared=_comparison(rule, mine[subject], median, middle, relation, line),
+            level, rule.cause, check, subject, message, some[0].evidence, rule.remedy,
+            is_predicate=True, compared=_comparison(rule, some, median, middle, relation, line),
         )  # fmt: skip
+
+
+def _good_spread(rule: Rule, shares: Sequence[_Share], middle: float) -> tuple[float, int]:
+    """How far the values on the good side of the others' median are from it on average, and how many they are: a fault of the subject
+    makes them fewer, and not farther.
+    """
+    better = better_side(rule)
+    distances = [share.ratio / middle - 1.0 for share in shares]
+    good = [abs(distance) for distance in distances if distance * (better or distance) > 0]
+    return math.fsum(good) / max(1, len(good)), len(good)
+
+
+def _widened(own: tuple[float, int], usual: float) -> float:
+    """How many times as far as the others' medians one may be whose values vary so much more."""
+    spread, values = own
+    return max(1.0, spread / usual / (1.0 + BY_CHANCE / math.sqrt(values))) if usual > 0 and values else 1.0
 
 
 def _comparison(

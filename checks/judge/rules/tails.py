@@ -91,6 +91,17 @@ class Tails:
 NORMAL = Tails()
 
 
+@dataclass(frozen=True)
+class PooledTails:
+    """The tails that all values of a report show together: on the good side, on the worse side, and on the good side of subjects'
+    medians.
+    """
+
+    good: Tails = NORMAL
+    worse: Tails = NORMAL
+    medians: Tails = NORMAL
+
+
 def tails_of(distances: Sequence[float], *, likely: bool = False) -> Tails:
     """The lightest tails that these distances on the good side of a median allow; with `likely` the most likely ones, if not normal.
 

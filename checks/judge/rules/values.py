@@ -6,12 +6,13 @@ A threshold applies to the value of each subject, or to the smallest or greatest
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.facts.instances import Facts, Instance
 from checks.judge.not_measured import not_measured
 from checks.judge.rules.noise import SharedNoise
+from checks.judge.rules.tails import PooledTails
 from checks.judge.rules.wording import bounded, figure, unit_of
 from checks.model import CLUSTER, Declared, Finding, Level, Observation
 from checks.model_details import Comparison, Reference, Relation, Unmeasured
@@ -151,8 +152,9 @@ class RuleContext:
 
     `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None if nothing is declared
     (the output of a tool), or the table has no row. `chances` are the probabilities with which noise alone may name one of what is
-    compared. `slow` are subjects that are slow in all that belongs together, `refused` those of them with a FAIL, and `shared` is what
-    the values of several rules say together of the noise of each (checks.judge.rules.combined).
+    compared. `slow` are subjects that are slow in all that belongs together, `refused` those of them with a FAIL, `shared` is what
+    the values of several rules say together of the noise of each, and `pooled` what all values of the report say
+    (checks.judge.rules.combined).
     """
 
     instance: Instance | None = None
@@ -165,6 +167,7 @@ class RuleContext:
     slow: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     shared: Mapping[Rule, SharedNoise] = field(default_factory=dict)
+    pooled: Callable[[], PooledTails] = PooledTails
 
 
 NOTHING_KNOWN = RuleContext()

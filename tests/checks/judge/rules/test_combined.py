@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
@@ -16,7 +15,7 @@ from checks.judge.rules.values import Chances, RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
 from checks.model_details import Reference, Relation
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
-from tests.checks.judge.rules.test_tails import Draw, gamma, half_normal, normal, student
+from tests.benchmarks.relative_rules import DRAWS, Draw, gamma, half_normal, normal
 
 CHECK = "compute.memory_bandwidth"
 METRICS = ("copy_gbps", "triad_gbps", "read_gbps")
@@ -118,8 +117,8 @@ def test_a_rank_is_compared_with_its_own_node_in_all_metrics() -> None:
 
 
 def test_a_node_is_compared_with_the_fleet_in_all_metrics() -> None:
-    """One rank per node: 8 % slower in three metrics at 1.2 % noise."""
-    rows = [replace(row, evidence=f"of {row.subject}") for row in _rows(80, 1, 0.012, _slow(7, 0.92), 1, 3)]
+    """One rank per node: 10 % slower in three metrics at 1.2 % noise."""
+    rows = [replace(row, evidence=f"of {row.subject}") for row in _rows(80, 1, 0.012, _slow(7, 0.9), 1, 3)]
     (found,) = _found(replace(PEERS, over=Over.FLEET), rows)
 
     assert "node-7" == found.subject and "of node-7/rank-7" == found.evidence
@@ -352,7 +351,7 @@ def test_without_a_declaration_a_rank_stands_for_a_node_of_two() -> None:
 def test_a_rank_that_is_slow_in_all_metrics_is_no_better_than_one_that_is_in_one(others: float) -> None:
     """That all of it is slow is a warning, and hid that one value may be a broken part's."""
     for seed in range(8):
-        rows = _rows(128, 1, 0.015, usual, seed, 3, partial(student, freedom=3))
+        rows = _rows(128, 1, 0.015, usual, seed, 3, DRAWS["heavier"])
         rows[37] = replace(rows[37], metrics=dict(zip(METRICS, (70.0, others, others), strict=True)))
         assert Level.FAIL in {finding.level for finding in _found(PEERS, rows)}, seed
 

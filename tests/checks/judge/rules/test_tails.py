@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 import pytest
 
@@ -23,38 +22,12 @@ from checks.judge.rules.tails import (
 from checks.judge.rules.values import Chances, RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome
 from checks.policy import CheckPolicy, Over, Rule
-
-Draw = Callable[[random.Random], float]
+from tests.benchmarks.relative_rules import DRAWS, Draw, gamma, half_normal, normal
 
 METRICS = tuple(f"m{number}_gbps" for number in range(6))
 CHANCES = Chances(5e-8, 2e-7, 2e-7)
 NODES = 300
-
-
-def normal(chance: random.Random) -> float:
-    """Normal noise."""
-    return chance.gauss(0.0, 1.0)
-
-
-def half_normal(chance: random.Random) -> float:
-    """Noise that only slows, with a standard deviation of 1."""
-    return -abs(chance.gauss(0, 1)) / 0.6028
-
-
-def gamma(chance: random.Random) -> float:
-    """The same with a longer tail."""
-    return -chance.gammavariate(2, 1) / math.sqrt(2)
-
-
-def student(chance: random.Random, freedom: int = 4) -> float:
-    """Student's t with the quartiles of a normal distribution."""
-    value = 0.6745 / student_quantile(0.25, freedom) * chance.gauss(0.0, 1.0)
-    return value / math.sqrt(sum(chance.gauss(0.0, 1.0) ** 2 for _ in range(freedom)) / freedom)
-
-
-def mixed(chance: random.Random) -> float:
-    """Normal, and five times as wide in a twentieth of the values."""
-    return chance.gauss(0.0, 5.0 if chance.random() < 0.05 else 1.0)
+HEAVY, HEAVIER, MIXED = (DRAWS[kind] for kind in ("heavy", "heavier", "mixed"))
 
 
 def _found(draw: Draw, many: int, seed: int) -> Tails:
@@ -94,9 +67,7 @@ def test_normal_noise_has_no_heavy_tails() -> None:
     assert all(one.freedom >= 10 for one in found)
 
 
-@pytest.mark.parametrize(
-    ("draw", "least", "most"), [(partial(student, freedom=3), 2, 5), (student, 3, 7), (mixed, 3, 7)]
-)
+@pytest.mark.parametrize(("draw", "least", "most"), [(HEAVIER, 2, 5), (HEAVY, 3, 7), (MIXED, 3, 7)])
 def test_heavy_tails_are_found(draw: Draw, least: float, most: float) -> None:
     """Of 900 values on the good side, about as many degrees of freedom as the noise has."""
     for seed in range(10):
@@ -169,14 +140,14 @@ def _named(found: list[Finding]) -> set[str]:
     return {finding.subject for finding in found} - {CLUSTER}
 
 
-@pytest.mark.parametrize("draw", [student, mixed, normal])
+@pytest.mark.parametrize("draw", [HEAVY, MIXED, normal])
 @pytest.mark.parametrize("seed", range(4))
 def test_noise_names_nobody(draw: Draw, seed: int) -> None:
     """Of 1,800 values several are a fifth slower, of machines on which nothing is wrong."""
     assert set() == _named(_judged(draw, seed))
 
 
-@pytest.mark.parametrize("draw", [student, mixed, normal])
+@pytest.mark.parametrize("draw", [HEAVY, MIXED, normal])
 def test_a_node_that_is_slower_in_all_values_is_named(draw: Draw) -> None:
     """A tenth slower: the median of six values is an outlier, however far single ones reach."""
     found = _judged(draw, 1, {(7, at): 0.9 for at in range(6)})
@@ -184,7 +155,7 @@ def test_a_node_that_is_slower_in_all_values_is_named(draw: Draw) -> None:
     assert {"node-7/rank-7"} == _named(found)
 
 
-@pytest.mark.parametrize("draw", [student, mixed, normal])
+@pytest.mark.parametrize("draw", [HEAVY, MIXED, normal])
 @pytest.mark.parametrize("value", [0.0, 0.09])
 def test_a_part_that_hardly_works_is_named_whatever_the_noise(draw: Draw, value: float) -> None:
     """At a tenth of the rate in a single value."""
@@ -193,7 +164,7 @@ def test_a_part_that_hardly_works_is_named_whatever_the_noise(draw: Draw, value:
     assert ("node-7/rank-7", Level.FAIL, Cause.HARDWARE) == (found.subject, found.level, found.cause)
 
 
-@pytest.mark.parametrize("draw", [student, mixed])
+@pytest.mark.parametrize("draw", [HEAVY, MIXED])
 @pytest.mark.parametrize("value", [0.5, 0.7, 0.79])
 @pytest.mark.parametrize("slower", [0, 30])
 def test_a_value_that_heavy_tails_explain_is_a_candidate_and_never_a_go(
