@@ -7,7 +7,10 @@ before a gate of the cluster measures again, however that gate ends, and a new o
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from prefect import task
@@ -17,7 +20,7 @@ from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.clocks import seconds_of
 from checks.judge.verdict import decide
-from checks.model import SCHEMA_VERSION, Answer, Level, Report
+from checks.model import SCHEMA_VERSION, Answer, Level, Report, Verdict
 from checks.model_details import Images
 from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
@@ -43,6 +46,8 @@ NOWHERE = (
 )
 # Clocks of nodes and flow may differ a little; a PASS from further ahead is none.
 AHEAD_S = 60.0
+# A longer one would be cut, and a command that is cut does something else.
+LONGEST_COMMAND = 500
 NEEDED = ("host", "boot_id")
 
 
@@ -69,9 +74,23 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     extra = verdict_context(report, context.policy, verdict, launcher, pool, lines, cost, context.facts)
     judged_at = _judged_before(session) if report_digest else None
     age = measured_before(judged_at or time.time(), seconds_of(report.measured_at))
+    retry = retry_command(session, verdict, extra.site.engine_nodes)
+    images = _images(session, report)
     return JudgedReport(
-        report, verdict, context=replace(extra, images=_images(session, report), doubts=doubts, measured=age)
+        report, verdict, context=replace(extra, images=images, doubts=doubts, measured=age, retry=retry)
     )
+
+
+def retry_command(session: Session, verdict: Verdict, names: Mapping[str, str]) -> str:
+    """The command that tries again without the nodes that failed, where the launcher can leave nodes out."""
+    if verdict.answer is not Answer.NO_GO or verdict.suspect_policy or not verdict.condemned:
+        return ""
+    failed = dict.fromkeys((*session.excluded, *(names.get(node, node) for node in verdict.condemned)))
+    option = session.context.launcher.without(tuple(failed))
+    only = () if session.launches else ("--check-only",)
+    file = os.path.abspath(session.context.file)
+    command = shlex.join(("prelaunch", "gate", file, *only, "--set", option))
+    return command if option and len(command) < LONGEST_COMMAND else ""
 
 
 def _judged_before(session: Session) -> float | None:

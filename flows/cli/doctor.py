@@ -9,6 +9,7 @@ import os
 import secrets
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -51,6 +52,11 @@ LABELS = {
     PreflightResult.NO_CAPACITY: CANNOT_TELL,  # nothing is wrong, and the engine has no machines now
     PreflightResult.UNSEEN: CANNOT_TELL,
 }
+ENDS = {
+    Exit.GO: "a gate can start.",
+    Exit.REJECTED: f"do what stands beside {MISSING}, then run this again.",
+    Exit.CANNOT_TELL: f"whether a gate can start is not known; see {CANNOT_TELL} above.",
+}
 STYLES = {"OK": "32", "WARNING": "33", MISSING: "31", CANNOT_TELL: "35"}
 TORCH = "PyTorch"
 ANSWER_S = 20.0
@@ -89,8 +95,12 @@ def run(arguments: argparse.Namespace) -> int:
             {**{name: getattr(item, name) for name in names}, "result": LABELS[item.result]} for item in lines
         ]
         write_stdout(json_text({"looks": entries, "error": None}))
-    labels = {LABELS[line.result] for line in lines}
-    return int(Exit.REJECTED if MISSING in labels else Exit.CANNOT_TELL if CANNOT_TELL in labels else Exit.GO)
+    labels = Counter(LABELS[line.result] for line in lines)
+    code = Exit.REJECTED if MISSING in labels else Exit.CANNOT_TELL if CANNOT_TELL in labels else Exit.GO
+    if arguments.format == "text":
+        counts = ", ".join(f"{count} {label}" for label, count in labels.items())
+        write_stdout(f"{counts}: {ENDS[code]}\n")
+    return int(code)
 
 
 def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:

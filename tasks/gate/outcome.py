@@ -20,6 +20,7 @@ from tasks.launchers.base import JobState, LaunchError, Placement
 from tasks.render.context import NO_CONTEXT, EndMark, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.render.headline import basis, culprits, headline, images_json
+from tasks.render.remedy_commands import NOWHERE
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import logs_folder, outcome_key
 from tasks.text.inert import clean, one_line
@@ -239,6 +240,9 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
     end = end_mark(outcome.decision, outcome.ending)
     context = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
+    if end is None and outcome.decision in (Decision.OBSERVED, Decision.OVERRIDDEN):
+        # A command that takes a node away would end the training.
+        context = replace(context, site=NOWHERE, retry="")
     if (
         outcome.ending is Ending.JOB_FAILED
         and outcome.judged.verdict.answer is not Answer.NO_GO

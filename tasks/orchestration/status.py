@@ -90,7 +90,7 @@ async def publish_end(session: Session, outcome: GateOutcome) -> None:
     """Publish how the gate ended."""
     name = session.context.gate.name
     context = outcome.judged.context if outcome.judged else NO_CONTEXT
-    lines = (*context.notes, *context.costs)
+    lines = (*context.notes, *context.below)
     title = title_of(outcome, name)
     data = {**_about(session), **_end(outcome_json(outcome, name), outcome.code, lines)}
     if session.announcement is None:

@@ -6,7 +6,6 @@ Who is notified, and how urgently, follows from the outcome alone (docs/people.m
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -28,7 +27,7 @@ from tasks.notifiers.base import (
     Severity,
 )
 from tasks.remediation.proof import engine_name
-from tasks.render.context import COMMAND, Advised, VerdictContext, advised
+from tasks.render.context import Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
 from tasks.render.views.finding_table import with_anchor
@@ -48,8 +47,6 @@ _KINDS = {
     Ending.JOB_FAILED: PageKind.TRAINING_FAILED,
     Ending.CANCELLED: PageKind.CANCELLED,
 }
-# Pages about a refusal that trains all the same, or may: a command that takes a node away would end that training.
-TRAINS = (PageKind.OBSERVED, PageKind.OVERRIDDEN, PageKind.QUESTION)
 SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 
@@ -58,6 +55,7 @@ def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()
     judged, page = outcome.judged, _about_end(session.context, outcome, links)
     page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.topic))
     ran = outcome.training is not None
+    retry = judged.context.retry if judged is not None else ""
     facts = (
         *((PAID, text) for text in session.unreleased),
         *(
@@ -65,7 +63,7 @@ def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()
             if ran
             else ()
         ),
-        *_retry_command(session, judged, page),
+        *((("to try without the failed nodes", retry),) if retry and page.topic is PageKind.REFUSED else ()),
         # Also where that file is, and the report of a store that is a folder.
         ("gate file", f"{os.path.abspath(session.context.file)} on {session.renewal.lease.owner.host}"),
     )
@@ -77,20 +75,6 @@ def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()
         answer=outcome.answer.summary if outcome.answer is not None else None,
     )
     return finish_page(page, outcome.reason)
-
-
-def _retry_command(
-    session: Session, judged: JudgedReport | None, page: Notification
-) -> tuple[tuple[str, str], ...]:
-    """The command that tries again without the nodes that failed, where the launcher can leave nodes out."""
-    if judged is None or page.topic is not PageKind.REFUSED or judged.verdict.suspect_policy:
-        return ()
-    names, nodes = judged.context.site.engine_nodes, judged.verdict.condemned
-    failed = dict.fromkeys((*session.excluded, *(names.get(node, node) for node in nodes)))
-    option = session.context.launcher.without(tuple(failed)) if nodes else ""
-    only = () if session.launches else ("--check-only",)
-    command = shlex.join(("prelaunch", "gate", os.path.abspath(session.context.file), *only, "--set", option))
-    return (("to try without the failed nodes", command),) if option and len(command) < COMMAND else ()
 
 
 def cancelled_page(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> Notification:
@@ -259,7 +243,9 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict, context = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
     items = items_of(verdict, context)
-    if page.topic in TRAINS:
+    if (
+        page.topic is PageKind.QUESTION
+    ):  # a command that takes a node away would end the training that an answer starts
         items = tuple(replace(item, commands=()) for item in items)
     meaning = " ".join(
         filter(None, (explanation_before(verdict, context.failed), context.training, context.measured))

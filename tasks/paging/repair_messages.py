@@ -12,7 +12,7 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from tasks.gate.question import (
     read_answer,
     read_question,
 )
-from tasks.machines.base import Rung
+from tasks.machines.base import Machine, Rung, ServiceState
 from tasks.notifiers.base import Audience, Item, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import deliver, settle
 from tasks.paging.content import finish_page
@@ -116,8 +116,10 @@ class GatePeople:
         allowed = answer.action is ApprovalAction.LAUNCH
         return (Permission.ALLOWED if allowed else Permission.DENIED), answer.by
 
-    def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
-        """Call the on-call once for all of these nodes, with what was done for each."""
+    def page(
+        self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act], machines: Mapping[str, Machine]
+    ) -> None:
+        """Call the on-call once for all of these nodes, with what was done for each, and whether the engine gives it jobs."""
         nodes = ", ".join(case.node for case in cases)
         cause = PAGED.get(reason, f"{UNPROVEN} ({reason_text(reason)})")
         verb = "needs" if len(cases) == 1 else "need"
@@ -127,6 +129,7 @@ class GatePeople:
         which = ("--node", cases[0].node) if len(cases) == 1 else ()
         facts = (
             ("condemned for", "; ".join(map(_finding_text, cases))),
+            ("in the engine", "; ".join(_service_text(case.node, machines.get(case.node)) for case in cases)),
             ("to see the state", shlex.join(("prelaunch", "fleet", "list", file, *which))),
             ("gate file", file),
         )
@@ -190,6 +193,15 @@ class GatePeople:
 def _finding_text(case: Case) -> str:
     """What a gate found on the node first."""
     return f"{case.node}: {case.blames[0].message if case.blames else 'it was condemned'}"
+
+
+def _service_text(node: str, machine: Machine | None) -> str:
+    """Whether the engine starts jobs on a node, with the engine's own words."""
+    service = machine.service if machine is not None else ServiceState.UNKNOWN
+    status = f" ({one_line(machine.status, 200)})" if machine is not None and machine.status else ""
+    return f"{node} is {service.value}{status}" + (
+        "" if service is not ServiceState.UNKNOWN else ": it may get new jobs"
+    )
 
 
 def _item(act: Act) -> Item:

@@ -66,8 +66,10 @@ class People(Protocol):
     def answer(self, question: RepairQuestion) -> tuple[Permission, str]:
         """What was answered, and by whom; ASKED while nobody has."""
 
-    def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
-        """Call a person because of these cases of one gate."""
+    def page(
+        self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act], machines: Mapping[str, Machine]
+    ) -> None:
+        """Call a person because of these cases of one gate; `machines` are the engine's, {} while it is silent."""
 
     def tell(self, act: Act) -> None:
         """Say what was done, where the gate's page was sent."""
@@ -294,7 +296,7 @@ class Remediation:
             self._keep(acts[-1])
             self._end_retest(case)
         journal = self.records.journal()
-        self.people.page(cases, reason, [act for case in cases for act in journal.acts_of(case)])
+        self.people.page(cases, reason, [act for case in cases for act in journal.acts_of(case)], machines)
         for act in acts:
             self._keep(in_state(act, ActState.DONE, self.clock()))
 

@@ -5,16 +5,18 @@ what such machines should reach, and the trend of this cluster's last gates, old
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from checks.documents.columns import by_check
 from checks.facts.instances import Facts
 from checks.facts.own_machine import short_text
 from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import LedgerEntry, ledger
-from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
+from checks.judge.rules.wording import subjects_text
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict, node_of
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.findings import Group, remedy_of
@@ -93,6 +95,7 @@ class GateHistory:
 
 
 TYPED_SUBJECTS = 3
+INVENTORY = "gpu.inventory"
 # The longest command with the longest names of a node and a job: one that is cut does something else.
 COMMAND = 1000
 
@@ -105,6 +108,7 @@ class VerdictContext:
     `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
     what failed although the verdict let it go on, such as the training.
     `end` is how it ended then, None where the verdict says it.
+    `retry` is the command that tries again without the nodes that failed, "" where nobody can.
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
     `doubts` are what was known before the checks and may explain the findings; `said` has them, too.
     `own_decision` says what the gate itself decided about a report that is judged again, where that differs; it follows the answer.
@@ -130,6 +134,12 @@ class VerdictContext:
     images: Images | None = None
     own_decision: str = ""
     doubts: tuple[str, ...] = ()
+    retry: str = ""
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """The lines below the findings."""
+        return (*self.costs, *((f"To try without the failed nodes: {self.retry}",) if self.retry else ()))
 
 
 NO_CONTEXT = VerdictContext()
@@ -149,11 +159,27 @@ def verdict_context(
     engine_names = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
     engine_nodes = {node: engine for node, engine in engine_names.items() if engine}
     declared = report.declared
-    site = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
+    gpus = _gpus_of_ranks(report, {node_of(finding.subject) for finding in verdict.findings})
+    site = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared), gpus)
     is_broken = any(f.cause is Cause.HARDWARE and f.level is not Level.PASS for f in verdict.findings)
     costs = (cost_line(cost),) if is_broken and is_worth_showing(cost) else ()
     matrices = of_readings(decoded(report, policy, facts)) if facts is not None else ()
     return VerdictContext(site, ledger(report, policy, verdict), notes, costs, cost, facts, matrices=matrices)
+
+
+def _gpus_of_ranks(report: Report, nodes: Collection[str]) -> dict[str, str]:
+    """The label of the GPU of each rank of these nodes, where there is one for each and the inventory names them all."""
+    declared, labels = report.declared, dict[str, str]()
+    table = by_check(report.observations).get(INVENTORY) if declared.gpus_per_node else None
+    if table is None or declared.ranks_per_node != declared.gpus_per_node:
+        return {}
+    labels_by_node = dict(zip(table.columns.subjects, table.column("gpus"), strict=True))
+    for node in report.nodes:
+        gpus = labels_by_node.get(node.name) if node.name in nodes else None
+        if isinstance(gpus, tuple) and len(gpus) == declared.gpus_per_node:
+            first = node.rank * declared.ranks_per_node
+            labels |= {f"{node.name}/rank-{first + local}": str(gpu) for local, gpu in enumerate(gpus)}
+    return labels
 
 
 def advice(item: Group, verdict: Verdict, site: RemedyContext) -> tuple[str, tuple[str, ...]]:
@@ -181,8 +207,9 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
     results: list[Advised] = []
     remedies: dict[tuple[object, ...], Group] = {}
     failed: list[Group] = []
+    site = context.site
     for item in groups:
-        remedy, lines = ("", ()) if item.follows else advice(item, verdict, context.site)
+        remedy, lines = ("", ()) if item.follows else advice(item, verdict, site)
         if item.follows:
             pass
         elif item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
@@ -195,7 +222,12 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
         if first is not item and remedy:
             is_same = first.subjects == item.subjects
             remedy, lines = "" if is_same else f"Follow the remedy for {first.subject_text} above.", ()
-        results.append(Advised(item, remedy, lines))
+        gpus = [
+            f"{subjects_text((name,))} has {site.gpus[name]}."
+            for name in item.subjects[:TYPED_SUBJECTS]
+            if name in site.gpus
+        ]
+        results.append(Advised(item, " ".join(filter(None, (*gpus, remedy))), lines))
     return tuple(results)
 
 

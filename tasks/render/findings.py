@@ -161,13 +161,19 @@ def in_number(remedy: str, subjects: Sequence[str]) -> str:
 
 
 def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:
-    """The checks that every node fails, of two nodes or more; where `only` is given, of that check. Missing evidence is no failure."""
-    nodes, failing = verdict.coverage.nodes.required, defaultdict[str, set[str]](set)
+    """The checks that every node fails, of two nodes or more; where `only` is given, of that check. Missing evidence is no failure,
+    and fewer links than nodes are not everywhere.
+    """
+    nodes, failing = max(verdict.coverage.nodes.required, 2), defaultdict[str, set[str]](set)
     for finding in verdict.findings:
         is_wanted = not only or finding.check == only
         if is_wanted and finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
-            failing[finding.check] |= {node_of(end) for end in finding.subject.split(LINK)} - {CLUSTER}
-    return tuple(check for check, names in failing.items() if len(names) >= max(nodes, 2))
+            failing[finding.check].add(finding.subject)
+    everywhere = []
+    for check, subjects in failing.items():
+        names = {node_of(end.strip()) for subject in subjects for end in subject.split(LINK)} - {CLUSTER}
+        everywhere += [check] if min(len(subjects), len(names)) >= nodes else []
+    return tuple(everywhere)
 
 
 def _joined(

@@ -140,14 +140,15 @@ def explanation(verdict: Verdict) -> str:
     if alike := failed_everywhere(verdict):
         text = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
         return f"{text}: suspect the policy, the image or what the nodes share before any machine."
-    failed = {
-        node_of(finding.subject)
-        for finding in verdict.findings
-        if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE and LINK not in finding.subject
-    } - {CLUSTER}
+    fails = [f for f in verdict.findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE]
+    failed = {node_of(f.subject) for f in fails if LINK not in f.subject} - {CLUSTER}
+    broken = dict.fromkeys(
+        f.subject if LINK in f.subject else node_of(f.subject) for f in fails if f.cause is Cause.HARDWARE
+    )
+    blamed = f"the hardware of {listed_names([*broken], MOST_ALIKE)} is" if broken else "nobody's hardware is"
     if not failed or not verdict.coverage.nodes.required:
-        return "At least one check failed."
-    return f"{len(failed)} of {counted(verdict.coverage.nodes.required, 'node')} failed a check."
+        return f"At least one check failed; {blamed} blamed."
+    return f"{len(failed)} of {counted(verdict.coverage.nodes.required, 'node')} failed a check; {blamed} blamed."
 
 
 def time_before(judged_s: float | None, measured_s: float | None) -> str:

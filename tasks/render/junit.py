@@ -11,8 +11,8 @@ from xml.etree import ElementTree as xml
 
 from checks.model import CLUSTER, Answer, Cause, Finding, Level, Observation, Outcome, Report, Verdict
 from checks.model_details import Images
-from tasks.render.context import NO_CONTEXT, VerdictContext
-from tasks.render.findings import gathered, remedy_of
+from tasks.render.context import NO_CONTEXT, VerdictContext, advised
+from tasks.render.findings import gathered
 from tasks.render.headline import headline, sentence
 from tasks.text.inert import clean, one_line
 
@@ -32,7 +32,9 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     # What nobody measured has a finding of its own.
     for check, subject in dict.fromkeys([*((check, CLUSTER) for check in skipped), *results, *findings]):
         skip = skipped.get(check, "") if subject == CLUSTER else ""
-        suite.append(_case(check, subject, skip, findings.get((check, subject), []), results, verdict))
+        suite.append(
+            _case(check, subject, skip, findings.get((check, subject), []), results, verdict, context)
+        )
     if context.failed:
         case = xml.SubElement(suite, "testcase", classname="gate", name="training", time="0.000")
         xml.SubElement(case, "failure", type="training", message=one_line(context.failed, 900))
@@ -48,6 +50,7 @@ def _case(
     findings: list[Finding],
     observations: dict[tuple[str, str], Observation],
     verdict: Verdict,
+    context: VerdictContext,
 ) -> xml.Element:
     observation = observations.get((check, subject))
     case = xml.Element("testcase", classname=one_line(check, 200), name=one_line(subject, 200))
@@ -55,31 +58,35 @@ def _case(
     worst = findings[0] if findings else None
     failure = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
     if failure is not None:
-        _add(case, "failure", failure, verdict)
+        _add(case, "failure", failure, verdict, context)
     elif worst is not None and worst.level is Level.FAIL:
-        _add(case, "error", worst, verdict)
+        _add(case, "error", worst, verdict, context)
     elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
-        _add(case, "failure", worst, verdict)
+        _add(case, "failure", worst, verdict, context)
     elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
         reason = worst.message if worst else observation.reason if observation else ""
         xml.SubElement(case, "skipped", message=one_line(skip or reason or "skipped"))
     is_told = case.find("failure") is not None or case.find("error") is not None
     if findings[1:] or (findings and not is_told):
-        xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict) for f in findings))
+        xml.SubElement(case, "system-out").text = clean(
+            "\n".join(_text(f, verdict, context) for f in findings)
+        )
     return case
 
 
-def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict) -> None:
+def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict, context: VerdictContext) -> None:
     (item,) = gathered((finding,))
     message = one_line(sentence(item), 900)
-    xml.SubElement(case, tag, type=finding.cause.value, message=message).text = clean(_text(finding, verdict))
+    xml.SubElement(case, tag, type=finding.cause.value, message=message).text = clean(
+        _text(finding, verdict, context)
+    )
 
 
-def _text(finding: Finding, verdict: Verdict) -> str:
-    (item,) = gathered((finding,))
-    head = f"{item.heading}: {sentence(item)}"
-    evidence = item.evidence[0][1] if item.evidence else ""
-    return "\n".join(text for text in (head, remedy_of(finding, verdict), evidence) if text)
+def _text(finding: Finding, verdict: Verdict, context: VerdictContext) -> str:
+    (advice,) = advised(gathered((finding,)), verdict, context)
+    item, typed = advice.item, [f"$ {command}" for command in advice.commands]
+    lines = (f"{item.heading}: {sentence(item)}", advice.remedy, *typed)
+    return "\n".join(filter(None, (*lines, *(text for _, text in item.evidence[:1]))))
 
 
 def _properties(report: Report | None, verdict: Verdict, line: str, context: VerdictContext) -> xml.Element:

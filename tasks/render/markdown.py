@@ -44,7 +44,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     blocks.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     blocks += [escape(line) for line in (*sensitivity_lines(verdict), *context.notes)]
     blocks += _findings(verdict, context)
-    blocks += [escape(line) for line in context.costs]
+    blocks += [escape(line) for line in context.below]
     blocks += _culprit(context)
     if report is not None:
         blocks += [*_nodes(report, verdict), *_checks(report, verdict)]

@@ -93,7 +93,8 @@ class RemedyContext:
     """Where the finding's machines are. `launcher` is a row of COMMANDS or "".
 
     `instance_type` is the declared type, and `machine` the text of the file that describes it to a node, "" for a known type. `job` is
-    the job whose machines are kept, or "". `engine_nodes` are the engine's names of nodes for which the gate has others.
+    the job whose machines are kept, or "". `engine_nodes` are the engine's names of nodes for which the gate has others, and `gpus`
+    the labels of the GPUs of ranks.
     """
 
     launcher: str = ""
@@ -101,6 +102,7 @@ class RemedyContext:
     job: str = ""
     engine_nodes: Mapping[str, str] = field(default_factory=dict)
     machine: str = ""
+    gpus: Mapping[str, str] = field(default_factory=dict)
 
 
 NOWHERE = RemedyContext()

@@ -65,14 +65,14 @@ def terminal(
     console.print(Text(explanation_before(verdict, context.failed)))
     if verdict.answer is not Answer.GO:
         console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))
-    for line in filter(
-        None, (*sensitivity_lines(verdict), context.training, context.measured, *context.notes)
-    ):
+    for line in filter(None, (context.training, context.measured, *context.notes)):
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:
         _show_findings(console, groups, verdict, context)
-    for line in context.costs:
+    for line in context.below:  # not wrapped: it may be a command
+        console.print(Text(one_line(line, 600)), soft_wrap=True)
+    for line in sensitivity_lines(verdict):
         console.print(Text(one_line(line, 600)))
     if report is not None:
         console.print()

@@ -20,7 +20,7 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Level, Verdict
 from checks.policy import Policy
 from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import explanation
+from tasks.render.headline import deciding, explanation
 from tasks.reports import seed_report
 from tasks.reports.read import default_policy_of, read_input
 from tasks.text.inert import clean, one_line
@@ -162,13 +162,16 @@ def explanation_text(
     width: int = 120,
     decoded: Sequence[str] = (),
 ) -> str:
-    """The complete answer and what the input is on the first line; then why; then which rules were applied to what.
+    """The answer, what the input is and the finding that decides on the first line; then why; then which rules were applied to what.
 
     Lines of the input are never folded, so that they can be searched for.
     """
     head = _paint(ANSWER_WORDS[verdict.answer], _BOLD[verdict.answer], colour)
+    first = (
+        [] if verdict.answer is Answer.GO else [one_line(item.message, 600) for item in deciding(verdict)[:1]]
+    )
     lines = [
-        f"{head} {one_line(name, 200)}: {one_line(title)}",
+        ": ".join((f"{head} {one_line(name, 200)} ({one_line(title)})", *first)),
         *_folded(_meaning(verdict, bool(decoded)), width, ""),
     ]
     proofs: set[str] = set()

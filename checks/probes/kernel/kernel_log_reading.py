@@ -186,7 +186,7 @@ class _Explainer:
         )
         return reading.Reading(
             reading.OutputKind.KERNEL_LOG,
-            f"kernel log, {len(raw)} lines{over}",
+            f"kernel log, {len(raw)} line{'s' * (len(raw) != 1)}{over}",
             results,
             tuple(self._unread(text)),
             left_out=left_out,

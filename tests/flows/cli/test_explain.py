@@ -105,7 +105,8 @@ def test_the_text_names_the_lines(run: Run) -> None:
     ended = run(texts=(BAD,))
     lines = ended.out.splitlines()
 
-    assert lines[0].startswith("NO-GO ") and lines[0].endswith("0.txt: fake tool of any GPUs")
+    assert lines[0].startswith("NO-GO ")
+    assert lines[0].endswith("0.txt (fake tool of any GPUs): wrong is 7, it must be 0")
     assert "FAIL HARDWARE dcgm.diag: wrong is 7, it must be 0" == lines[3]
     assert ["  | 2: wrong 7", "  Do: Replace it."] == lines[4:6]
 

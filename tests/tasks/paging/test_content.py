@@ -6,12 +6,10 @@ The first line about each end, as the code that sends it makes it, is in tests/g
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from shlex import quote
 from types import SimpleNamespace
 from typing import cast
 from xml.etree import ElementTree
@@ -363,15 +361,6 @@ def test_a_refusal_after_an_approval_says_why_it_refuses() -> None:
     ended = end(Decision.CANNOT_TELL, SILENT, answer=launched, reason=other)
 
     assert other == content.page_of(page_session(), ended).text.splitlines()[0]
-
-
-def test_a_refusal_says_how_to_try_without_the_failed_nodes() -> None:
-    """And without those that were left out already, starting no more than before; not while the image is the suspect."""
-    refused, suspected = end(Decision.REFUSED, wrong_sums(healthy())), end(Decision.REFUSED, half_broken())
-    retry = f"prelaunch gate {quote(os.path.abspath('bravo.toml'))} --check-only --set cluster.options.exclude=n9,n8,node-1"
-
-    assert f"To try without the failed nodes: {retry}" in content.page_of(page_session(), refused).text
-    assert "try without" not in content.page_of(page_session(), suspected).text
 
 
 def test_the_page_about_billed_machines_names_the_verdict() -> None:

@@ -15,7 +15,7 @@ import pytest
 from tasks.gate.question import ApprovalAction, keep_answer, read_question
 from tasks.gate_file.model import Gate, RemediationTable
 from tasks.gate_file.people import Approval, Notify
-from tasks.machines.base import Rung
+from tasks.machines.base import Machine, Rung, ServiceState
 from tasks.notifiers.base import Notification, PageKind, PendingQuestion
 from tasks.notifiers.slack.messages import question_blocks
 from tasks.paging import content
@@ -137,16 +137,18 @@ def test_repair_allowed_in_the_terminal_is_recorded_without_a_question(tmp_path:
 
 
 def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> None:
-    """One page, with the engine's words."""
+    """One page, with the engine's words, and whether each gets new jobs."""
     one = people(tmp_path)
     cases = World(1).condemn("n1", "n2")
     done = [an_act(Rung.FENCE, said="drained"), an_act(Rung.REBOOT, said="rebooting", allowed_by="U1")]
-    one.page(cases, Reason.TRIED_ALL, done)
+    machines = {"n1": Machine("n1", ServiceState.OUT, status="DOWN*")}
+    one.page(cases, Reason.TRIED_ALL, done, machines)
     text = (tmp_path / "pages" / "g1.txt").read_text()
 
     assert "n1, n2 need a person: every repair was tried" in text
     assert "drained" in text
     assert "rebooting (allowed by U1)" in text
+    assert "In the engine: n1 is out of service (DOWN*); n2 is unknown: it may get new jobs" in text
 
 
 @pytest.mark.parametrize("state", [ActState.DONE, ActState.REFUSED, ActState.AMBIGUOUS])

@@ -5,11 +5,11 @@ Persons and other systems drain, resume and reboot beside us; the store fails; p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from checks.model import SCHEMA_VERSION, Action, Profile
-from tasks.machines.base import Holder, Retest, Rung
+from tasks.machines.base import Holder, Machine, Retest, Rung
 from tasks.remediation.drive import Rechecked, Remediation
 from tasks.remediation.model import Act, Blame, Case, Journal, Permission, Proof, Reason, RepairQuestion
 from tasks.remediation.records import Records, with_cases
@@ -168,7 +168,9 @@ class SimulatedPeople:
             return Permission.PENDING, ""
         return choice, "U0123"
 
-    def page(self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act]) -> None:
+    def page(
+        self, cases: Sequence[Case], reason: Reason, acts: Sequence[Act], machines: Mapping[str, Machine]
+    ) -> None:
         """Page."""
         self.world.pages.append((cases[0].gate_id, reason))
 

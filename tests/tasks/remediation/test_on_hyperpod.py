@@ -45,7 +45,7 @@ class Site:
     def __post_init__(self) -> None:
         self.machines = machines(self.slurm, hyperpod=True)
         self.people = SimulatedPeople(World(1, hostile=False))
-        self.people.page = lambda cases, reason, acts: self.pages.append(reason)  # type: ignore[method-assign]
+        self.people.page = lambda cases, reason, *more: self.pages.append(reason)  # type: ignore[method-assign]
 
     @property
     def asked(self) -> list[str]:

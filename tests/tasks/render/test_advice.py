@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from checks.facts import withheld_kernel_log
-from checks.model import Cause, Finding, Level, Report, Verdict
+from checks.model import Cause, Finding, Level, Observation, Outcome, Report, Verdict
 from tasks.paging.content import items_of
-from tasks.render.context import NO_CONTEXT, VerdictContext, advised
+from tasks.render.context import NO_CONTEXT, VerdictContext, advised, verdict_context
 from tasks.render.findings import gathered
 from tasks.render.headline import headline
 from tasks.render.html import html
@@ -19,7 +19,7 @@ from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
 from tasks.render.views.nodes import State, check_lines, node_lines
 from tests.checks.facts.test_withheld_kernel_log import confined, judged
-from tests.sample_reports import healthy, verdict_of, wrong_sums
+from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 
 SAID = "The kernel log of 2 of 2 nodes could not be read"
 REPORT = confined("trn1.32xlarge")
@@ -45,6 +45,19 @@ def test_a_page_says_what_was_before_it(page: Callable[..., str]) -> None:
     assert passed in page(healthy(), verdict_of(healthy()), "local", context=context)
     assert "Before that" not in page(healthy(), verdict_of(healthy()), "local")
     assert 1 == text.count(doubt) and text.index(doubt) < text.index(verdict.findings[0].remedy[:20])
+
+
+def test_a_finding_about_a_rank_says_which_gpu_it_has() -> None:
+    """By the number of the rank on its node, on every channel; not where the inventory is short."""
+    report = wrong_sums(healthy(2, 2))
+    report = replace(report, declared=replace(report.declared, gpus_per_node=2))
+    labels = ("GPU 0 (0000:97:00.0)", "GPU 1 (0000:a8:00.0)")
+    verdict = verdict_of(report)
+    for listed, expected in ((labels, "node-1, rank 3 has GPU 1 (0000:a8:00.0)."), (labels[:1], "")):
+        row = Observation("gpu.inventory", "node-1", Outcome.MEASURED, 1.0, {"gpus": listed})
+        context = verdict_context(replace(report, observations=(*report.observations, row)), POLICY, verdict)
+        pages = [page(None, verdict, "local", context=context) for page in (html, terminal, markdown, junit)]
+        assert [bool(expected)] * 4 == [(expected or "has GPU") in text for text in pages]
 
 
 def test_a_remedy_is_said_once_per_check() -> None:

@@ -87,6 +87,24 @@ def test_a_page_names_some_of_many() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cause", "subject", "expected"),
+    [
+        (Cause.HARDWARE, "node-1/rank-3", "1 of 2 nodes failed a check; the hardware of node-1 is blamed."),
+        (Cause.CONFIGURATION, "node-1", "1 of 2 nodes failed a check; nobody's hardware is blamed."),
+        (
+            Cause.HARDWARE,
+            "node-0 <-> node-1",
+            "At least one check failed; the hardware of node-0 <-> node-1 is blamed.",
+        ),
+    ],
+)
+def test_the_explanation_says_whose_hardware_is_blamed(cause: Cause, subject: str, expected: str) -> None:
+    """Who is paged asks this first."""
+    finding = replace(_found(subject, "is slow", "compute.gemm"), cause=cause)
+    assert expected == explanation(replace(verdict_of(wrong_sums(healthy(2, 2))), findings=(finding,)))
+
+
+@pytest.mark.parametrize(
     "causes", [(Cause.CONFIGURATION, Cause.CONFIGURATION), (Cause.CONFIGURATION, Cause.EVIDENCE)]
 )
 def test_failure_of_all_nodes_is_blamed_on_image_or_policy(causes: tuple[Cause, Cause]) -> None:

@@ -6,23 +6,30 @@ import os
 import shlex
 import subprocess
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from checks.facts.own_machine import read, short_text
 from checks.model import Action, Answer, Cause, Count, Coverage, Declared, Digests, Finding, Level, Verdict
 from checks.model_details import DeclaredMachine
-from tasks.gate.outcome import JudgedReport
+from tasks.gate.outcome import Decision, JudgedReport, with_ending
+from tasks.judge import retry_command
 from tasks.notifiers.base import PageKind
 from tasks.paging import content
 from tasks.render.context import VerdictContext, advice
 from tasks.render.findings import gathered
+from tasks.render.html import html
+from tasks.render.junit import junit
+from tasks.render.markdown import markdown
 from tasks.render.remedy_commands import COMMANDS, PURPOSES, SSH, RemedyContext, commands, engine_of
+from tasks.render.terminal import terminal
 from tests.programs import executable
-from tests.sample_reports import healthy
+from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.tasks.notifiers.means import page
+from tests.tasks.paging.test_content import end, half_broken, page_session
 
 FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
 
@@ -110,15 +117,33 @@ def test_no_command_takes_a_node_from_a_training_that_starts_or_may(answer: Answ
     assert () == commands(warning, "node-1", verdict, RemedyContext("kubernetes"))
 
 
-@pytest.mark.parametrize(
-    "kind", [PageKind.OBSERVED, PageKind.OVERRIDDEN, PageKind.QUESTION, PageKind.REFUSED]
-)
-def test_a_page_about_a_refusal_that_trains_or_may_has_no_command(kind: PageKind) -> None:
-    """It would take the node from the training that somebody started."""
-    context = VerdictContext(RemedyContext("kubernetes"))
-    judged = JudgedReport(healthy(), _verdict(_finding()), context=context)
+@pytest.mark.parametrize("kind", [PageKind.QUESTION, PageKind.REFUSED])
+def test_a_question_about_a_refusal_has_no_command(kind: PageKind) -> None:
+    """The answer may start a training on that node."""
+    judged = JudgedReport(
+        healthy(), _verdict(_finding()), context=VerdictContext(RemedyContext("kubernetes"))
+    )
 
     assert bool(content._judged(page(kind), judged).items[0].commands) is (kind is PageKind.REFUSED)
+
+
+@pytest.mark.parametrize("decision", [Decision.REFUSED, Decision.OBSERVED, Decision.OVERRIDDEN])
+def test_a_refusal_says_on_every_page_what_to_type_unless_somebody_trains(decision: Decision) -> None:
+    """Also how to try without the nodes that failed, and without those that were left out already, starting no more than before."""
+    verdict, image = verdict_of(wrong_sums(healthy())), verdict_of(half_broken())
+    retry = f"prelaunch gate {shlex.quote(os.path.abspath('bravo.toml'))} --check-only --set cluster.options.exclude=n9,n8,node-1"
+    assert [retry, ""] == [retry_command(page_session(), one, {}) for one in (verdict, image)]
+
+    judged = JudgedReport(
+        healthy(), verdict, context=VerdictContext(RemedyContext("kubernetes"), retry=retry)
+    )
+    ended = with_ending(end(decision, None, judged=judged), "bravo")
+    context = cast("JudgedReport", ended.judged).context
+    pages = [made(healthy(), verdict, "x", context=context) for made in (terminal, markdown, html, junit)]
+    texts = [content.page_of(page_session(), ended).text, *map(unescape, pages)]
+    refused = decision is Decision.REFUSED
+    assert [refused] * 5 == ["kubectl cordon" in text for text in texts]
+    assert [refused] * 4 == [retry in text for text in texts[:4]]
 
 
 @pytest.mark.parametrize(
