@@ -243,9 +243,8 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict, context = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
     items = items_of(verdict, context)
-    if (
-        page.topic is PageKind.QUESTION
-    ):  # a command that takes a node away would end the training that an answer starts
+    # A command that takes a node away would end the training that an answer starts.
+    if page.topic is PageKind.QUESTION:
         items = tuple(replace(item, commands=()) for item in items)
     meaning = " ".join(
         filter(None, (explanation_before(verdict, context.failed), context.training, context.measured))

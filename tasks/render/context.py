@@ -222,11 +222,9 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
         if first is not item and remedy:
             is_same = first.subjects == item.subjects
             remedy, lines = "" if is_same else f"Follow the remedy for {first.subject_text} above.", ()
-        gpus = [
-            f"{subjects_text((name,))} has {site.gpus[name]}."
-            for name in item.subjects[:TYPED_SUBJECTS]
-            if name in site.gpus
-        ]
+        ranks = [name for name in item.subjects[:TYPED_SUBJECTS] if name in site.gpus]
+        owners = [(site.gpus[name], subjects_text((name,))) for name in ranks]
+        gpus = [f"{gpu} is that of {rank} if CUDA counts as NVML does." for gpu, rank in owners]
         results.append(Advised(item, " ".join(filter(None, (*gpus, remedy))), lines))
     return tuple(results)
 

@@ -171,8 +171,11 @@ def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:
             failing[finding.check].add(finding.subject)
     everywhere = []
     for check, subjects in failing.items():
-        names = {node_of(end.strip()) for subject in subjects for end in subject.split(LINK)} - {CLUSTER}
-        everywhere += [check] if min(len(subjects), len(names)) >= nodes else []
+        links = [subject for subject in subjects if LINK in subject]
+        names = {node_of(subject) for subject in subjects.difference(links)} - {CLUSTER}
+        if len(links) >= nodes:
+            names |= {node_of(end.strip()) for link in links for end in link.split(LINK)}
+        everywhere += [check] if len(names) >= nodes else []
     return tuple(everywhere)
 
 

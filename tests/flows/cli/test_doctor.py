@@ -196,9 +196,8 @@ def test_a_gate_file_that_is_wrong_ends_it(tmp_path: Path, run: Run) -> None:
 
     assert (2, "gate file", "MISSING") == (ended.code, last["subject"], last["result"])
     assert "name: " in last["message"]
-    assert run("doctor", tmp_path / "gate.toml").out.endswith(
-        "\n1 MISSING: do what stands beside MISSING, then run this again.\n"
-    )
+    end = "\n1 MISSING: do what stands beside MISSING, then run this again.\n"
+    assert run("doctor", tmp_path / "gate.toml").out.endswith(end)
 
 
 def test_doctor_checks_the_gate_file_with_its_overrides(tmp_path: Path) -> None:

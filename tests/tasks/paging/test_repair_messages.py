@@ -141,8 +141,7 @@ def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> 
     one = people(tmp_path)
     cases = World(1).condemn("n1", "n2")
     done = [an_act(Rung.FENCE, said="drained"), an_act(Rung.REBOOT, said="rebooting", allowed_by="U1")]
-    machines = {"n1": Machine("n1", ServiceState.OUT, status="DOWN*")}
-    one.page(cases, Reason.TRIED_ALL, done, machines)
+    one.page(cases, Reason.TRIED_ALL, done, {"n1": Machine("n1", ServiceState.OUT, status="DOWN*")})
     text = (tmp_path / "pages" / "g1.txt").read_text()
 
     assert "n1, n2 need a person: every repair was tried" in text

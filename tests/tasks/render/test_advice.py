@@ -53,11 +53,14 @@ def test_a_finding_about_a_rank_says_which_gpu_it_has() -> None:
     report = replace(report, declared=replace(report.declared, gpus_per_node=2))
     labels = ("GPU 0 (0000:97:00.0)", "GPU 1 (0000:a8:00.0)")
     verdict = verdict_of(report)
-    for listed, expected in ((labels, "node-1, rank 3 has GPU 1 (0000:a8:00.0)."), (labels[:1], "")):
+    for listed, expected in (
+        (labels, "GPU 1 (0000:a8:00.0) is that of node-1, rank 3 if CUDA counts as NVML does."),
+        (labels[:1], ""),
+    ):
         row = Observation("gpu.inventory", "node-1", Outcome.MEASURED, 1.0, {"gpus": listed})
         context = verdict_context(replace(report, observations=(*report.observations, row)), POLICY, verdict)
         pages = [page(None, verdict, "local", context=context) for page in (html, terminal, markdown, junit)]
-        assert [bool(expected)] * 4 == [(expected or "has GPU") in text for text in pages]
+        assert [bool(expected)] * 4 == [(expected or "if CUDA counts") in text for text in pages]
 
 
 def test_a_remedy_is_said_once_per_check() -> None:

@@ -87,21 +87,19 @@ def test_a_page_names_some_of_many() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "subject", "expected"),
+    ("cause", "subjects", "failed", "blamed"),
     [
-        (Cause.HARDWARE, "node-1/rank-3", "1 of 2 nodes failed a check; the hardware of node-1 is blamed."),
-        (Cause.CONFIGURATION, "node-1", "1 of 2 nodes failed a check; nobody's hardware is blamed."),
-        (
-            Cause.HARDWARE,
-            "node-0 <-> node-1",
-            "At least one check failed; the hardware of node-0 <-> node-1 is blamed.",
-        ),
+        (Cause.HARDWARE, ("node-1/rank-3",), "1 of 2 nodes failed a check", "the hardware of node-1"),
+        (Cause.CONFIGURATION, ("node-1",), "1 of 2 nodes failed a check", "nobody's hardware"),
+        (Cause.HARDWARE, ("node-0 <-> node-1",), "At least one check failed", "the hardware of node-0 <-> node-1"),
+        (Cause.HARDWARE, ("node-0", "node-0 <-> node-1"), "1 of 2 nodes failed a check", "the hardware of node-0, node-0 <-> node-1"),
     ],
-)
-def test_the_explanation_says_whose_hardware_is_blamed(cause: Cause, subject: str, expected: str) -> None:
-    """Who is paged asks this first."""
-    finding = replace(_found(subject, "is slow", "compute.gemm"), cause=cause)
-    assert expected == explanation(replace(verdict_of(wrong_sums(healthy(2, 2))), findings=(finding,)))
+)  # fmt: skip
+def test_blame_is_explained(cause: Cause, subjects: tuple[str, ...], failed: str, blamed: str) -> None:
+    """Who is paged asks this first. A node that is bad, and its link, are not all nodes."""
+    findings = tuple(replace(_found(one, "is slow", "compute.gemm"), cause=cause) for one in subjects)
+    verdict = replace(verdict_of(wrong_sums(healthy(2, 2))), findings=findings)
+    assert f"{failed}; {blamed} is blamed." == explanation(verdict)
 
 
 @pytest.mark.parametrize(
