@@ -50,7 +50,7 @@ def judge_lists(
 ) -> Iterator[Finding]:
     """A finding, cause EVIDENCE, for each row in which something was not measured."""
     level = Level.FAIL if line.required else Level.WARN
-    held = planned.holds or _gpus_of(planned, declared, line)
+    held = planned.holds or _gpus_of(planned, declared)
     short = (finding for contents in held for finding in _about_contents(contents, planned, records, level))
     return chain(_about_lengths(planned, records, line, level), short)
 
@@ -96,10 +96,10 @@ def _labelled(line: CheckPolicy) -> set[tuple[str, str]]:
     return pairs
 
 
-def _gpus_of(planned: Planned, declared: Declared, line: CheckPolicy) -> tuple[Contents, ...]:
+def _gpus_of(planned: Planned, declared: Declared) -> tuple[Contents, ...]:
     """What the lists of a node's GPUs hold, for plans that do not say so."""
-    listed = planned.check.startswith(FAMILIES) and any(rule.each == GPUS for rule in line.rules)
-    return () if planned.scope is not Scope.NODE or not listed else (Contents(GPUS, declared.gpus_per_node),)
+    listed = planned.scope is Scope.NODE and planned.check.startswith(FAMILIES)
+    return (Contents(GPUS, declared.gpus_per_node),) if listed else ()
 
 
 def _about_contents(held: Contents, planned: Planned, records: CheckTable, level: Level) -> Iterator[Finding]:

@@ -94,7 +94,7 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
     is_over = step.reason is Reason.PROVEN or any(act.rung is Rung.PAGE for act in journal.acts_of(case))
     if step.action is StepKind.CLOSE and not is_over and machine is not None and machine.bears(case.gate_id):
         return Step(StepKind.DO, Rung.PAGE, step.reason)
-    if step == Step(StepKind.DO, Rung.RECHECK) and partners_of(case, engine.machines) is None:
+    if step == Step(StepKind.DO, Rung.RECHECK) and partners_of(case, engine.machines, 0) is None:
         # A training may have every node that could help, for weeks: after a day a person has to know.
         if case.partners and now - journal.acts_of(case)[-1].changed_at <= DAY_S:
             return Step(StepKind.WAIT, Rung.RECHECK, Reason.JOBS_RUN)
@@ -102,7 +102,7 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: RepairSett
     return step
 
 
-def partners_of(case: Case, machines: Mapping[str, Machine], retests: int = 0) -> tuple[str, ...] | None:
+def partners_of(case: Case, machines: Mapping[str, Machine], retests: int) -> tuple[str, ...] | None:
     """Nodes that the gate found healthy and that are free now, as many as a re-test needs; None if they are too few. After so many
     re-tests of the case they are others, as far as there are any, because a partner may be bad itself.
     """

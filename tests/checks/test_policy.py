@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from checks.catalog import CATALOG
-from checks.documents.columns import CheckTable
-from checks.judge import completeness, reachability
+from checks.judge import reachability
 from checks.judge.culprits import from_report
 from checks.judge.rules.apply import apply
-from checks.model import Declared, Level, Observation, Outcome, Planned, Scope, Value
+from checks.model import Declared, Level, Scope
 from checks.model_details import DeclaredMachine
 from checks.policy import CERTIFIABLE, JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Rule, load
 from checks.value_types import DecodeError
@@ -175,18 +174,3 @@ def test_two_rows_of_an_optional_subject_are_no_worse_than_none() -> None:
     assert [Level.WARN] * 2 == [
         verdict_of(doubled).level, verdict_of(without_row(report, row.check, row.subject)).level
     ]  # fmt: skip
-
-
-def test_a_list_that_is_compared_place_by_place_is_as_long_as_the_labels_of_its_check() -> None:
-    """A slow second device that falls off the list would else be nobody's."""
-    line = CheckPolicy(
-        rules=(Rule("lost", "s", equals=0, each="pairs"), Rule("rate_gbps", "s", Over.PEERS, warn_below=0.5))
-    )
-    metrics: dict[str, Value] = {"pairs": ("a", "b"), "lost": (0, 0), "rate_gbps": (9.0,)}
-    rows = CheckTable.collect(
-        "made.check", (Observation("made.check", "node-0", Outcome.MEASURED, 1.0, metrics),)
-    )
-    planned = Planned("made.check", Scope.NODE, ("pairs", "lost", "rate_gbps"))
-    found = [*completeness.judge_lists(planned, rows, healthy(1, 2).declared, line)]
-
-    assert ["not measured: rate_gbps has 1 values for 2 pairs"] == [finding.message for finding in found]

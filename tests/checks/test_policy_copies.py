@@ -14,7 +14,7 @@ from checks.catalog import CATALOG, WATCH_ONLY
 from checks.cli import LISTING
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
-from checks.facts.instances import Instance, lacks
+from checks.facts.instances import lacks
 from checks.model import Action, Cause, Declared
 from tasks.gate_file.references import read_policy
 
@@ -78,7 +78,7 @@ def test_a_policy_and_the_catalogue_agree(path: Path) -> None:
     for check in CATALOG:
         line = policy.checks.get(check.name)
         applies = any(
-            lacks(check.part, declared_as(name, instance), instance) is None
+            lacks(check.part, Declared(name, 1, instance.gpus, max(instance.gpus, 1)), instance) is None
             for name, row in facts.instances.items()
             if name in policy.instance_types
             for instance in (row, *([replace(row, ib_ports=8, ib_rate_gbit_s=400)] if row.gpu else []))
@@ -104,11 +104,6 @@ def test_policy_rules_look_at_declared_metrics_and_have_remedies(path: Path) -> 
 
     assert not loose, "\n".join(loose)
     assert not mute, "\n".join(mute)
-
-
-def declared_as(name: str, instance: Instance) -> Declared:
-    """One node of the type."""
-    return Declared(name, 1, instance.gpus, max(instance.gpus, 1))
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)

@@ -59,10 +59,8 @@ def test_no_job_of_any_cluster_outlives_a_commissioning(
 
 def end_flow(run: str) -> None:
     """SIGKILL to the process of a flow run, as the kernel does where memory is short."""
-    (pid,) = [pid for pid in marked("PREFECT__FLOW_RUN_ID", run) if is_engine(pid)]
+    processes = marked(
+        "PREFECT__FLOW_RUN_ID", run
+    )  # the flow's own one, and those of the nodes that it started
+    (pid,) = [pid for pid in processes if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(pid, signal.SIGKILL)
-
-
-def is_engine(pid: int) -> bool:
-    """Whether it is the flow's own process, and not a node that it started."""
-    return b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes()

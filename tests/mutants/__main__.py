@@ -113,13 +113,12 @@ def main(argv: Sequence[str]) -> int:
     """Try a sample, and return the exit status."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT)
-    parser.add_argument("--skip", type=int, default=0, help="leave out so many of the sample's first")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--module", action="append", help="of these modules only")
     asked = parser.parse_args(argv)
     modules = asked.module or MODULES
-    chosen = sample(all_mutants(ROOT, modules), asked.count, asked.seed)[asked.skip :]
+    chosen = sample(all_mutants(ROOT, modules), asked.count, asked.seed)
     begun, known = time.monotonic(), load(KNOWN)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(asked.workers) as pool:
         bench = Bench(Path(folder), asked.workers, sorted({mutant.module for mutant in chosen}))
@@ -132,9 +131,8 @@ def _reported(judge: Callable[[Mutant], Trial], known: Sequence[Survivor]) -> Ca
         trial = judge(mutant)
         if trial.fate is Fate.SURVIVED:
             reason = next((one.reason for one in known if one.key == mutant.key), "NOT LISTED")
-            path = f"{mutant.module.replace('.', '/')}.py"
             print(
-                f"{path}:{mutant.line}: survived ({mutant.change}, occurrence {mutant.occurrence}): {reason}\n"
+                f"{mutant.module}:{mutant.line}: survived ({mutant.change}, occurrence {mutant.occurrence}): {reason}\n"
                 f"  - {mutant.original}\n  + {mutant.changed}",
                 flush=True,
             )
@@ -154,8 +152,7 @@ def summed_up(tried: Sequence[tuple[Mutant, Trial]], known: Sequence[Survivor], 
         killed = sum(trial.fate is not Fate.SURVIVED for trial in here)
         print(f"{killed:4d} of {len(here):3d} killed in {module} ({sum(one.seconds for one in here):.0f} s)")
     for mutant in (mutant for mutant in dead if mutant.key in listed):
-        what = f"{mutant.module}: {mutant.original!r} ({mutant.change})"
-        print(f"{what} is killed now: remove it from {KNOWN.name}")
+        print(f"{mutant.module}: {mutant.original!r} ({mutant.change}) is killed now: take it off the list")
     late = sum(trial.fate is Fate.TIMED_OUT for _, trial in tried)
     share = len(dead) / len(tried) if tried else 0.0
     print(

@@ -10,6 +10,7 @@ import ast
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 # class name -> its members, in the order of the source
@@ -162,7 +163,10 @@ class _Finder:
             for test in _tests(node):
                 if isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
                     at = self._lines.start(test)
-                    yield [_Edit(at, at, b"not ")], f"negate {_short(self._lines.of(test))}"
+                    yield (
+                        [_Edit(at, at, b"not ")],
+                        f"negate {' '.join(self._lines.of(test).decode().split())[:60]}",
+                    )
 
     def _comparison(self, node: ast.Compare) -> Iterator[tuple[list[_Edit], str]]:
         clock = any(clock.encode() in self._lines.of(node) for clock in CLOCKS)
@@ -256,13 +260,7 @@ def _tests(node: ast.AST) -> Sequence[ast.expr]:
     return node.ifs if isinstance(node, ast.comprehension) else []
 
 
-def _short(text: bytes) -> str:
-    return " ".join(text.decode().split())[:60]
-
-
 def _parses(source: bytes) -> bool:
-    try:
-        ast.parse(source)
-    except SyntaxError:
-        return False
-    return True
+    with suppress(SyntaxError):
+        return bool(ast.parse(source))
+    return False

@@ -20,7 +20,7 @@ from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Over, Policy, Rule,
 from checks.value_types import DecodeError
 from tasks.gate_file.references import default_policy
 from tests.catalogue_reports import expected_report
-from tests.checks.facts.test_withheld_kernel_log import unread
+from tests.checks.judge.test_evidence_of_withheld_logs import unread
 from tests.properties.spoils import Document, bad
 
 # The second GPU type is one of whose collectives nothing is known.

@@ -60,7 +60,7 @@ def test_the_training_follows_a_pool_that_is_ours(
     one.ended(CHECK_JOB)
 
     assert expected is asyncio.run(wait_for_pool(one, replace(PASSED, reused=reused)))
-    assert (1, 1) if expected else (2, 2) == (one.rounds, one.renewal.lease.attempt)
+    assert (one.rounds, one.renewal.lease.attempt) == ((1, 1) if expected else (2, 2))
     assert ("cancel", CHECK_JOB) in one.context.launcher.calls or expected  # type: ignore[attr-defined]
 
 

@@ -206,13 +206,9 @@ def _leaf(node: int) -> tuple[str, ...]:
     return (f"leaf-{node // 4}", "spine")
 
 
-def _crosses(a: int, b: int, leaf: int) -> bool:
-    return (a // 4 == leaf) != (b // 4 == leaf)
-
-
 def test_a_switch() -> None:
     """What leaves or enters one leaf is slow, what stays under it is not: the switch, and none of its nodes."""
-    decoded = decode(matrix(ranks(16, 1, _leaf), lambda a, b: _crosses(a, b, 2)), HALF)
+    decoded = decode(matrix(ranks(16, 1, _leaf), lambda a, b: (a // 4 == 2) != (b // 4 == 2)), HALF)
 
     assert {(Entity.SWITCH, "leaf-2", Direction.BOTH)} == named(decoded)
     assert tuple(f"node-{n}" for n in (8, 9, 10, 11)) == decoded.suspects[0].nodes

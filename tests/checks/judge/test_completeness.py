@@ -12,7 +12,7 @@ import pytest
 
 from checks.documents.columns import CheckTable
 from checks.facts.builtin import builtin
-from checks.judge.completeness import defect_of, is_whole, unfit
+from checks.judge.completeness import defect_of, is_whole, judge_lists, unfit
 from checks.judge.verdict import decide
 from checks.model import (
     CLUSTER,
@@ -28,8 +28,9 @@ from checks.model import (
     Scope,
     Value,
 )
+from checks.policy import CheckPolicy, Over, Rule
 from tests.catalogue_reports import catalogue_report, policy_of
-from tests.sample_reports import with_metric, with_row
+from tests.sample_reports import healthy, with_metric, with_row
 
 P5 = "p5.48xlarge"
 
@@ -65,9 +66,28 @@ def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) ->
         shorter = {name: (*one[1:], *one[1 : 2 if how == "doubled" else 1]) for name, one in lists.items()}
         return replace(row, metrics={**row.metrics, **shorter})
 
-    (found,) = _findings(with_row(catalogue_report(P5, 2), check, "node-1", without_first))
+    report = with_row(catalogue_report(P5, 2), check, "node-1", without_first)
+    silent = replace(report, plan=tuple(replace(line, holds=()) for line in report.plan))
+    for (found,) in (
+        _findings(report),
+        _findings(silent),
+    ):  # whether or not the plan says what the lists hold
+        assert _is_missing(found, check, "node-1") and "the check lists 7 of 8 GPUs" in found.message
 
-    assert _is_missing(found, check, "node-1") and "the check lists 7 of 8 GPUs" in found.message
+
+def test_a_list_that_is_compared_place_by_place_is_as_long_as_the_labels_of_its_check() -> None:
+    """A slow second device that falls off the list would else be nobody's."""
+    line = CheckPolicy(
+        rules=(Rule("lost", "s", equals=0, each="pairs"), Rule("rate_gbps", "s", Over.PEERS, warn_below=0.5))
+    )
+    metrics: dict[str, Value] = {"pairs": ("a", "b"), "lost": (0, 0), "rate_gbps": (9.0,)}
+    rows = CheckTable.collect(
+        "made.check", (Observation("made.check", "node-0", Outcome.MEASURED, 1.0, metrics),)
+    )
+    planned = Planned("made.check", Scope.NODE, ("pairs", "lost", "rate_gbps"))
+    found = [*judge_lists(planned, rows, healthy(1, 2).declared, line)]
+
+    assert ["not measured: rate_gbps has 1 values for 2 pairs"] == [finding.message for finding in found]
 
 
 @pytest.mark.parametrize(

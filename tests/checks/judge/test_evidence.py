@@ -48,10 +48,6 @@ FEW = settings(max_examples=30)
 Spoil = Callable[[Observation], Observation]
 
 
-def _errored(row: Observation) -> Observation:
-    return replace(row, outcome=Outcome.ERRORED, metrics={}, reason="it raised")
-
-
 def _skipped(skip: Skip | None) -> Spoil:
     return lambda row: replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=skip, reason="so it says")
 
@@ -208,7 +204,8 @@ def test_gpus_that_nobody_counted_fail_beside_a_warning_of_another_cause() -> No
 
 def test_an_optional_check_that_errored_warns_and_an_accepted_skip_too() -> None:
     """Neither is nothing, and neither refuses by itself."""
-    optional = verdict_of(with_row(healthy(), "storage.write", CLUSTER, _errored))
+    errored: Spoil = lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}, reason="it raised")  # noqa: E731
+    optional = verdict_of(with_row(healthy(), "storage.write", CLUSTER, errored))
     accepted = verdict_of(with_row(healthy(), "system.clock", "node-0", _skipped(Skip.NOT_PERMITTED)))
 
     for verdict in (optional, accepted):
@@ -320,6 +317,14 @@ def test_a_value_that_no_rule_reads_may_be_missing_with_a_warning() -> None:
     levels = {f.level for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.check == CHECK}
 
     assert {Level.WARN} == levels
+
+
+def test_a_pair_without_a_rate_is_one_finding() -> None:
+    """Its matrix is judged elsewhere, so that the missing value is not also one that no rule reads."""
+    report = with_metric(healthy(), "network.pairs", "node-0", "bandwidth_gbps", (None,))
+    (found,) = (f for f in verdict_of(report).findings if f.check == "network.pairs")
+
+    assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
 
 
 def test_a_missing_tool_is_to_be_installed() -> None:

@@ -185,7 +185,10 @@ def test_a_closed_rendezvous_port_is_configuration() -> None:
     """The first node is reached, that one port is not."""
     report = with_metric(healthy(3, 1), REACHABILITY, "node-2", "rendezvous", "timed out")
 
-    assert [("node-2", Cause.CONFIGURATION)] == [(f.subject, f.cause) for f in _findings(report)]
+    (found,) = _findings(report)
+
+    assert ("node-2", Cause.CONFIGURATION) == (found.subject, found.cause)
+    assert "reaches node-0, but not its rendezvous port: timed out" == found.message
 
 
 def test_a_refused_connection_condemns_nobody() -> None:

@@ -57,7 +57,7 @@ def test_session_cancels_running_jobs_at_its_end(tmp_path: Path, notified: list[
         raise ZeroDivisionError
 
     assert [("cancel", "runs")] == engine.calls
-    assert (False, False, []) == (locked(one), one.folder.exists(), notified)
+    assert (1, False, False, []) == (one.rounds, locked(one), one.folder.exists(), notified)
 
 
 def test_kept_machines_are_released_with_the_gate(tmp_path: Path, notified: list[str]) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from checks.model import Action
 from tasks.machines.base import Rung
-from tasks.remediation.ladder import shows
-from tasks.remediation.model import ActState, Identity, Proof, Reason
-from tasks.remediation.steps import StepKind
+from tasks.remediation.ladder import next_repair, shows
+from tasks.remediation.model import ActState, Identity, Journal, Limits, Proof, Reason
+from tasks.remediation.steps import Step, StepKind
 from tests.tasks.remediation.test_steps import FENCED, FOUND, NOW, a_case, an_act, machines, paged, step
 
 
@@ -33,6 +33,7 @@ def test_a_repair_that_the_engine_lacks_is_passed_over() -> None:
     some, fence = frozenset((Rung.REBOOT,)), an_act(Rung.FENCE)
     assert Rung.REBOOT is step(a_case(Action.RESET_GPU), fence, rungs=some).rung
     assert paged(Reason.REPAIR_NEEDED) == step(a_case(Action.REPLACE), fence, rungs=some)
+    assert Rung.PAGE is next_repair(a_case(Action.NONE), (), Journal(1, "sim"), some, Limits(), NOW)
 
 
 def test_the_same_fault_after_a_reboot_is_a_replacement() -> None:
@@ -134,7 +135,7 @@ def test_a_proof_that_does_not_count_any_more_is_made_again_once(
     same = machines(**{**FENCED, "boot_id": FOUND.boot_id})
     assert Rung.RETURN is step(a_case(), *acts, seen=machines(**FENCED), now=NOW + 60).rung
     assert Rung.RETURN is step(a_case(), *acts, seen=same, now=NOW + 60).rung
-    assert Rung.RECHECK is step(a_case(), *acts, seen=seen, now=NOW + later_s).rung
+    assert Step(StepKind.DO, Rung.RECHECK) == step(a_case(), *acts, seen=seen, now=NOW + later_s)
     twice = (*acts, an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=FOUND, measured_at=NOW))
     assert paged(Reason.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)
 

@@ -18,7 +18,7 @@ from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
 from tasks.render.views.nodes import State, check_lines, node_lines
-from tests.checks.facts.test_withheld_kernel_log import confined, judged
+from tests.checks.judge.test_evidence_of_withheld_logs import confined, judged
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 
 SAID = "The kernel log of 2 of 2 nodes could not be read"

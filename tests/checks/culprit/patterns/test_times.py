@@ -99,15 +99,10 @@ def test_hiccups_are_no_periods(seed: int) -> None:
     assert ((), ()) == (found.congestion, found.suspects)
 
 
-def _nodes_sick(first: int, last: int) -> IsBad:
-    """Nodes 5, 9 and 20 are bad towards all others in these rounds."""
-    return lambda a, b, at: first <= at <= last and bool({a, b} & {5, 9, 20})
-
-
 @pytest.mark.parametrize(("first", "last"), [(19, 999), (4, 28)])
 def test_unended_trouble_is_not_called_congestion(first: int, last: int) -> None:
     """Three nodes are bad until the end of the sweep, or for most of it."""
-    found = decode(sweep(32, _nodes_sick(first, last)), HALF)
+    found = decode(sweep(32, lambda a, b, at: first <= at <= last and bool({a, b} & {5, 9, 20})), HALF)
 
     assert () == found.congestion
     assert {"node-5", "node-9", "node-20"} == {one.subject for one in found.suspects} or found.unexplained

@@ -30,7 +30,7 @@ def record_of(*rounds: WatchRound) -> tuple[int, float] | None:
 
 def test_rounds_that_follow_each_other_make_one_record() -> None:
     assert (1, 1000.0) == record_of(FIRST)
-    assert (2, 1000.0) == record_of(FIRST, SECOND)
+    assert (2, 1000.0) == record_of(FIRST, SECOND) == record_of(FIRST, in_time(2, 65.0))
 
 
 def test_a_round_that_found_something_or_was_not_whole_ends_the_record() -> None:

@@ -95,6 +95,19 @@ def test_a_node_whose_ranks_are_all_slower_is_named_as_one(seed: int) -> None:
     assert ("copy_gbps", "s") == (found.metric, found.source)
 
 
+def test_a_node_far_below_the_only_threshold_is_named_whatever_the_spread() -> None:
+    """A rule that fails and never warns: two fifths slower at 5 % noise, of six nodes."""
+    assert {"node-3"} == _named(_judged(replace(PEERS, warn_below=None), 6, 8, 0.05, _slow(3, 0.6)))
+
+
+def test_a_node_whose_own_values_vary_more_has_to_be_farther() -> None:
+    """Six times as much as the others': its median at 97 % is nothing that its noise does not explain."""
+    pairs = zip(_rows(20, 8, 0.02, usual, 0, 3), _rows(20, 8, 0.12, _slow(3, 0.97), 0, 3), strict=True)
+    rows = [wide if node_of(row.subject) == "node-3" else row for row, wide in pairs]
+
+    assert set() == _named(_found(PEERS, rows))
+
+
 def test_a_rank_that_is_slower_in_all_metrics_is_named() -> None:
     """One rank of 320, 8 % slower in three metrics at 1.6 % noise; the other ranks of its node are not."""
     found = _judged(PEERS, 40, 8, 0.016, _slow(7, 0.92, ranks=1), metrics=3)

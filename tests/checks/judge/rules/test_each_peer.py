@@ -63,6 +63,16 @@ def test_link_is_the_subject_between_two_nodes_and_neither_is_named() -> None:
     assert findings[1].message == majority
 
 
+def test_at_most_four_values_are_listed() -> None:
+    """The message says that there are more."""
+    listed = "1500 on n0; 1501 on n1; 1502 on n2; 1503 on n3"
+    for nodes, end in ((4, ""), (5, "; ...")):
+        (differs,) = (
+            one for one in found({f"n{at}": 1500 + at for at in range(nodes)}) if one.subject == CLUSTER
+        )
+        assert differs.message.endswith(f": {listed}{end}")
+
+
 @pytest.mark.parametrize("nodes", [3, 4, 9])
 @pytest.mark.parametrize("odd", [1200, 9001])
 def test_node_with_the_odd_mtu_is_named_alone_among_three_or_more(nodes: int, odd: int) -> None:

@@ -22,14 +22,15 @@ CHECK = "training.step"
 
 
 def _judged(
-    rule: Rule, rows: Mapping[str, Value], declared: tuple[int, int] | None = None, gpus: int = 0
-) -> list[Finding]:
+    rule: Rule, rows: Mapping[str, Value], declared: tuple[int, int] | None = None, gpus: int = 0,
+    required: bool = True,
+) -> list[Finding]:  # fmt: skip
     """What the rule says of these subjects' metric, by default of a cluster of so many nodes and ranks a node as there are."""
     found = len({node_of(who) for who in rows})
     nodes, ranks = declared or (found, len(rows) // found)
     observed = [Observation(CHECK, who, Outcome.MEASURED, 1.0, {rule.metric: v}) for who, v in rows.items()]
     known = RuleContext(declared=Declared("p5.48xlarge", nodes, gpus, ranks))
-    return list(apply(CHECK, CheckPolicy(rules=(rule,)), observed, nodes * ranks, known))
+    return list(apply(CHECK, CheckPolicy(required, rules=(rule,)), observed, nodes * ranks, known))
 
 
 def _ranks(*nodes: tuple[float, ...]) -> dict[str, Value]:
@@ -332,6 +333,7 @@ def test_a_value_at_twice_the_thresholds_distance_is_a_candidate_whatever_the_sp
 
     (found,) = _judged(rule, rows)
     assert ("FAIL", "EVIDENCE", CLUSTER) == _said([found])[0] and "node-41/rank-41 (0.50)" in found.message
+    assert [("WARN", "EVIDENCE", CLUSTER)] == _said(_judged(rule, rows, required=False))
 
 
 def test_a_single_value_that_noise_does_not_explain_is_never_silent() -> None:

@@ -119,6 +119,9 @@ def test_a_side_that_noise_slows_has_long_tails() -> None:
         assert NORMAL == worse_side_tails(*_sides(normal, 2000, faults), 100)
     assert Tails(MAYBE_SKEWED) == worse_side_tails(*_sides(normal, 60), 100) == worse_side_tails([], [], 0)
     assert Tails(MAYBE_SKEWED) == worse_side_tails([1.0] * 100, [0.0] * 100, 100)
+    # 40 values of 48 are left without the doubted ones, and 39 of 47.
+    few = [worse_side_tails([9.0] * many, [1.0] * many, 100) for many in (47, 48)]
+    assert [Tails(MAYBE_SKEWED), Tails(RATHER_SKEWED)] == few
 
 
 def _judged(draw: Draw, seed: int, given: Mapping[tuple[int, int], float] | None = None) -> list[Finding]:
@@ -148,11 +151,12 @@ def test_noise_names_nobody(draw: Draw, seed: int) -> None:
 
 
 @pytest.mark.parametrize("draw", [HEAVY, MIXED, normal])
-def test_a_node_that_is_slower_in_all_values_is_named(draw: Draw) -> None:
-    """A tenth slower: the median of six values is an outlier, however far single ones reach."""
-    found = _judged(draw, 1, {(7, at): 0.9 for at in range(6)})
+@pytest.mark.parametrize("value", [0.9, 0.79, 0.5])
+def test_a_node_that_is_slower_in_all_values_is_named(draw: Draw, value: float) -> None:
+    """The median of six values is an outlier, however far single ones reach; no finding then says that nobody can tell."""
+    found = _judged(draw, 2, {(7, at): value for at in range(6)})
 
-    assert {"node-7/rank-7"} == _named(found)
+    assert {"node-7/rank-7"} == {one.subject for one in found if "node-7/" in one.subject + one.message}
 
 
 @pytest.mark.parametrize("draw", [HEAVY, MIXED, normal])

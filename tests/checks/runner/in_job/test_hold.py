@@ -120,7 +120,6 @@ def test_a_host_that_did_not_come_to_hold_is_not_waited_for(tmp_path: Path) -> N
     assert not (tmp_path / ATTEMPT).exists()
 
 
-@pytest.mark.long
 def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
     """Its gate answers no more: a launch could not reach all."""
     first, second = node_contexts(tmp_path, network_s=2.0)

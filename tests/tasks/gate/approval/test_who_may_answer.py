@@ -6,14 +6,18 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
+from uuid import uuid4
 
+import httpx
 import pytest
+from prefect.states import Paused
 
 from checks.documents.report import dump_plain
 from checks.model import Answer, Level
 from checks.value_types import DecodeError
 from tasks.approve import QuestionLost, ask_for_approval, digest_of
-from tasks.gate.approval.answers import read_proven_answer
+from tasks.gate.approval.answers import collect_answer, pause_name, paused_for, read_proven_answer
 from tasks.gate.question import (
     AnswerChannel,
     ApprovalAction,
@@ -23,6 +27,7 @@ from tasks.gate.question import (
     keep_answer,
     keep_final_answer,
     keep_question,
+    may_answer,
     read_answer,
 )
 from tasks.store.folder import FolderStore
@@ -51,7 +56,9 @@ def test_the_form_overrides_a_fail_only_where_it_may(
 
 
 def test_a_refusal_needs_no_permission() -> None:
-    """Whoever fills in the form may stop a training."""
+    """Whoever fills in the form may stop a training, and who may let a warning pass may also refuse an override."""
+    assert may_answer(QUESTION, "U1", ApprovalAction.BLOCK)
+    assert may_answer(replace(QUESTION, override=False), "U1", ApprovalAction.LAUNCH)
     answer = checked_answer(QUESTION, replace(LAUNCH, verified=False, action=ApprovalAction.BLOCK), False)
 
     assert (False, "") == (answer.launches, answer.note)
@@ -70,6 +77,22 @@ def test_an_answer_in_the_store_counts_if_it_is_proven_and_allowed(
     keep_answer(store, answer)
 
     assert asyncio.run(read_proven_answer(store, QUESTION)) == (answer if counts else None)
+
+
+def test_an_answer_in_the_store_counts_beside_a_form_that_nobody_filled_in(store: FolderStore) -> None:
+    """Prefect does not find the form's answer then."""
+    missing = httpx.HTTPStatusError("", request=Mock(), response=httpx.Response(httpx.codes.NOT_FOUND))
+    client = Mock(read_flow_run_input=AsyncMock(side_effect=missing))
+    assert asyncio.run(collect_answer(client, store, uuid4(), QUESTION)) is None
+    keep_answer(store, LAUNCH)
+    assert asyncio.run(collect_answer(client, store, uuid4(), QUESTION)) == LAUNCH
+
+
+def test_a_paused_run_waits_for_its_question() -> None:
+    """Other pauses, also ones without a key, are none of the gate's."""
+    keys = (pause_name(QUESTION), "another", None)
+    found = [paused_for(Paused(timeout_seconds=60, pause_key=key)) for key in keys]
+    assert [("g-1", "key"), None, None] == found
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False)])
