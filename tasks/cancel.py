@@ -203,8 +203,7 @@ def _keep_cancelled_run(session: Session, unended: str) -> None:
     data = session.context.store.get(report_key(session.gate_id))
     if data is not None:
         session.judged = report_verdict(session, load(data), digest(data))
-        begun = not session.in_job and job in session.begun
-        session.training = job if begun else ""
+        session.training = job if not session.in_job and job in session.begun else ""
     outcome = cancelled_by(cancelled_outcome(session, ended=True), IN_PREFECT, unended)
     outcome = keep_cancelled(session.context, outcome, outcome.code)
     show_cancelled(session.context, outcome, run_links(session.renewal.lease.owner.flow_run_id))

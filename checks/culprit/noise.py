@@ -82,8 +82,7 @@ def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> NoiseL
     for (source, target), merit in of_cell.items():
         of_part.setdefault(source, []).append(merit)
         of_part.setdefault(target, []).append(merit)
-    reference = _reference(of_part)
-    least, log = tolerance.ratio * reference, math.log
+    least, log = tolerance.ratio * _reference(of_part), math.log
     good = sorted([merit for merit in of_cell.values() if merit >= least])
     usual = good[len(good) // 2]
     scatter = sorted([abs(log(merit / usual)) for merit in good])

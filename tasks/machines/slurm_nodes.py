@@ -162,8 +162,7 @@ def reservations_of(text: str) -> dict[str, Reservation]:
     lines = [line for line in text.splitlines() if line.strip()]
     if [line.strip() for line in lines] == ["No reservations in the system"]:
         return {}
-    entries = [_reservation(line) for line in lines]
-    return {entry.name: entry for entry in entries}
+    return {entry.name: entry for entry in map(_reservation, lines)}
 
 
 def jobs_of(text: str) -> dict[str, tuple[str, ...]]:

@@ -120,8 +120,7 @@ def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, ob
 
 
 def _item(item: Item) -> dict[str, object]:
-    text = str(item)
-    lines: dict[str, object] = {"what": excerpt(text, FIELD)}
+    lines: dict[str, object] = {"what": excerpt(str(item), FIELD)}
     lines |= {"remedy": excerpt(item.remedy, FIELD)} if item.remedy else {}
     # A command that is cut does something else: whole, or left to the report.
     lines |= (

@@ -332,8 +332,7 @@ def _after_recheck(now: Situation) -> Step:
     tries, lost = _unproven(acts)
     if tries >= RECHECKS or lost >= LOST_RECHECKS:
         return _leave(Reason.NOT_PROVEN)
-    interrupted = _lost(last)
-    soon = 0 <= now.at - last.changed_at < RECHECK_AFTER_S and not interrupted
+    soon = 0 <= now.at - last.changed_at < RECHECK_AFTER_S and not _lost(last)
     return Step(StepKind.WAIT, reason=Reason.NOT_PROVEN) if soon else Step(StepKind.DO, Rung.RECHECK)
 
 

@@ -32,7 +32,7 @@ from checks.judge.rules.noise import (
 from checks.judge.rules.prefilter import are_near, nodes_of, suspects
 from checks.judge.rules.relative import better_side, reach
 from checks.judge.rules.series import Series, of_nodes, series_of
-from checks.judge.rules.tails import PooledTails, Tails, tails_of, worse_side_tails
+from checks.judge.rules.tails import PooledTails, tails_of, worse_side_tails
 from checks.judge.rules.values import Chances, RuleContext, crossing, label_text
 from checks.judge.rules.wording import MEDIANS, REFERENCES, percent, unit_of
 from checks.model import Finding, Observation, node_of
@@ -41,8 +41,6 @@ from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
 MOST_NAMED = 4
-# The mean distance of n normal values is by chance 1 + BY_CHANCE / sqrt(n) times what it is, or more, in one of thirty groups.
-BY_CHANCE = 1.4
 SAMPLE = 300  # of so many subjects the usual distance is known well enough
 MOST_SHARED = 2000  # values of more are enough by themselves
 
@@ -203,7 +201,7 @@ def _outliers(
         ratios = of_small_group(ratios, len(ratios) // nodes)
     most = max(len(some) for _, some in medians.values())
     even = pool.good.of_medians(most).heavier(pool.medians)
-    shared = SharedNoise(even.heavier(Tails(pool.worse.freedom * (most + 1) / 2)))
+    shared = SharedNoise(even.heavier(pool.worse.of_skewed_medians(most)))
     if of_nodes_alone and nodes < SURE_VALUES:
         within = within_nodes(([share.ratio for share in some] for _, some in medians.values()), most)
         shared = replace(shared, ratios=within)
@@ -239,9 +237,9 @@ def _good_spread(rule: Rule, shares: Sequence[_Share], middle: float) -> tuple[f
 
 
 def _widened(own: tuple[float, int], usual: float) -> float:
-    """How many times as far as the others' medians one may be whose values vary so much more."""
+    """How many times as far as the others' medians one may be whose values vary so much more: few values count as one usual more."""
     spread, values = own
-    return max(1.0, spread / usual / (1.0 + BY_CHANCE / math.sqrt(values))) if usual > 0 and values else 1.0
+    return max(1.0, (values * spread / usual + 1.0) / (values + 1)) if usual > 0 else 1.0
 
 
 def _comparison(

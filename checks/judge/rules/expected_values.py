@@ -75,8 +75,7 @@ def _below(points: Sequence[Sequence[float]], size: float) -> Estimate:
 def _through(left: Sequence[float], right: Sequence[float], size: float) -> float:
     """The estimate on the line of time over size through both points."""
     took, next_took = left[0] / left[1], right[0] / right[1]
-    pace = (next_took - took) / (right[0] - left[0])
-    return size / (took + pace * (size - left[0]))
+    return size / (took + (next_took - took) * (size - left[0]) / (right[0] - left[0]))
 
 
 def _endless(last: Sequence[float], size: float) -> float:

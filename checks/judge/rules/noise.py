@@ -52,9 +52,8 @@ FAR = 2.0
 HARDLY = 0.9
 # Judgement: among heavy tails an outlier is half as far again as the good side reaches, since not all noise is like Student's t.
 BEYOND = 1.5
-# Judgement: noise of this spread takes a value so far in one of a thousand such groups, or of 500. The one moves the limit of what is
-# an outlier whatever the spread; the other is reported, and blamed on nobody.
-DOUBTFUL, REMARKABLE = 0.001, 0.002
+# Judgement: noise of this spread takes a value so far in one of 500 such groups. It is reported, and blamed on nobody.
+REMARKABLE = 0.002
 
 
 @dataclass(frozen=True)
@@ -120,10 +119,13 @@ class Noise:
     def limit(self, distance: float) -> float:
         """From which distance a value is an outlier whatever the spread, if the threshold is at this one.
 
-        It is farther if the tails are heavy, and reach it or are half as far on the good side.
+        It is farther if the tails are heavy, and reach it with more than the chance that noise may name one of the group, or are half
+        as far on the good side.
         """
         far = max(FAR * distance, GROSS)
-        reached = self.expected(self.values, far) >= DOUBTFUL or self.tails.extreme * self.spread >= far / 2
+        reached = (
+            self.expected(self.values, far) >= self.chance or self.tails.extreme * self.spread >= far / 2
+        )
         return max(far, HARDLY) if self.tails.heavy and reached else far
 
 

@@ -19,8 +19,8 @@ from statistics import NormalDist
 FREEDOMS = (math.inf, 30.0, 20.0, 14.0, 10.0, 7.0, 5.0, 4.0, 3.0, 2.0)
 # The spread of the good side may differ from that of all values by chance and by skewness.
 SCALES = tuple(0.8 + 0.05 * step for step in range(9))
-# Fewer values on the good side say nothing of tails.
-LEAST_GOOD = 40
+# Fewer values on the good side say nothing of tails, and fewer on either side do not show that the worse one has light tails.
+LEAST_GOOD, LEAST_SURE = 40, 130
 # By how much heavier tails must be more probable than lighter ones (logarithm of the ratio of likelihoods). Normal noise then seems to
 # have heavy tails in two or three of a hundred groups (simulated for 150, 900 and 1,200 values).
 EVIDENT = 2.5
@@ -31,6 +31,8 @@ SKEWED, SKEW_SPREAD = 0.37, 1.5
 # Judgement: the degrees of freedom of a worse side that may be skewed, and of one that rather is than not. One of a million values of
 # gamma noise of shape 2 is as far as with 8.
 MAYBE_SKEWED, RATHER_SKEWED = 10.0, 8.0
+# The power of the number of values with which medians of skewed noise lose their skewness.
+SLOWLY = 0.3
 # So many of the values on the worse side, or as many as two nodes have, may be faults: they say nothing of its noise.
 DOUBTED = 0.15
 BINS = 10  # per spread
@@ -87,6 +89,15 @@ class Tails:
         """
         return Tails(self.freedom * many)
 
+    def of_skewed_medians(self, many: int) -> Tails:
+        """The tails of medians of so many values on the worse side.
+
+        Medians lose skewness slowly: one in a million of gamma noise of shape 2 is as far as with 8 degrees of freedom, of medians of
+        6, 20 and 40 values as with 12, 19 and 26 (computed from the order statistic). Where few values do not show whether the noise
+        is skewed at all, medians are taken for less skewed than that.
+        """
+        return Tails(self.freedom * (many**SLOWLY if self.freedom <= RATHER_SKEWED else (many + 1) / 2))
+
 
 NORMAL = Tails()
 
@@ -136,7 +147,8 @@ def worse_side_tails(worse: Sequence[float], good: Sequence[float], nodes: int) 
     skew = math.log(max(means[0], 1e-300) / means[1])
     if skew > SKEWED / 2:
         return Tails(RATHER_SKEWED)
-    return Tails(MAYBE_SKEWED) if skew > SKEWED - 2.0 * SKEW_SPREAD / math.sqrt(values) else NORMAL
+    is_normal = values >= LEAST_SURE and skew <= SKEWED - 2.0 * SKEW_SPREAD / math.sqrt(values)
+    return NORMAL if is_normal else Tails(MAYBE_SKEWED)
 
 
 def _likelihood(counts: Counter[int], freedom: float) -> float:

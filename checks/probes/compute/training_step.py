@@ -198,8 +198,7 @@ def one_step(
     with _autocast(device, precision):
         outputs = block(batch[0], weights, shape)
     loss = ((outputs.float() - batch[1]) ** 2).mean()
-    gradients = torch.autograd.grad(loss, weights)
-    descent.step(weights, gradients)
+    descent.step(weights, torch.autograd.grad(loss, weights))
     return loss.detach()
 
 

@@ -29,8 +29,7 @@ def product_uuid(root: Path) -> str:
     """
     uuid = text_of(root / "sys/class/dmi/id/product_uuid").lower()
     digits = uuid.replace("-", "")
-    is_placeholder = len(set(digits)) <= 4 or set(digits[::2]) == {"0"}
-    return "" if is_placeholder else uuid
+    return "" if len(set(digits)) <= 4 or set(digits[::2]) == {"0"} else uuid
 
 
 def instance_id(root: Path) -> str:

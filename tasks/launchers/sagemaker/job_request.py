@@ -236,8 +236,7 @@ def _of_trainer(job: JobSpec, options: SageMakerOptions, where: Places) -> Plan:
     command = words_of(trainer.body)
     own = dataclasses.replace(job, training=command, image=image.image_of(trainer.body))
     entry = entry_of(own, options, where)
-    ours = _body(own, options, where, entry)
-    body = overlay(trainer.body, ours, job.work)
+    body = overlay(trainer.body, _body(own, options, where, entry), job.work)
     return _plan(job, options, body, {**trainer.uploads, **_uploads(where, entry)})
 
 

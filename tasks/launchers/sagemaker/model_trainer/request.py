@@ -64,8 +64,7 @@ def request_of(reference: str, places: Places, options: SageMakerOptions) -> Tra
         question = {"reference": reference, "job": places.job, "root": places.root, "output": places.output}
         question |= {"role_arn": options.role_arn, "region": options.region}
         (work / "asked.json").write_text(json.dumps({**question, "seconds": CHILD_S}))
-        output = _run(reference, work, options.region)
-        return _answer(reference, work, output)
+        return _answer(reference, work, _run(reference, work, options.region))
 
 
 def words_of(body: Mapping[str, object]) -> tuple[str, ...]:

@@ -324,10 +324,10 @@ def test_node_medians_are_compared_between_four_nodes_but_not_two() -> None:
     assert {"node-3"} == {node_of(finding.subject) for finding in _medians(4, 0.5)}
 
 
-@pytest.mark.parametrize("nodes", [8, 15])
-def test_node_median_beyond_the_fail_threshold_is_named_among_few_nodes(nodes: int) -> None:
-    """As a value of a small group is, whatever the spread; the evidence is that of the node's first rank."""
-    (found,) = (f for f in _medians(nodes, 0.86) if f.subject == "node-3")
+@pytest.mark.parametrize(("nodes", "share"), [(8, 0.82), (15, 0.86)])
+def test_node_median_beyond_the_fail_threshold_is_named_among_few_nodes(nodes: int, share: float) -> None:
+    """Eight nodes do not show that the noise is not skewed, so that theirs has to be farther. The evidence is of its first rank."""
+    (found,) = (f for f in _medians(nodes, share) if f.subject == "node-3")
 
     assert (Level.FAIL, "of node-3/rank-24") == (found.level, found.evidence)
     of_all = "by the median of 24 values of 8 ranks (copy_gbps, triad_gbps, read_gbps), threshold 90 %"

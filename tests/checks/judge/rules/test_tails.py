@@ -12,6 +12,7 @@ from checks.judge.rules.apply import apply
 from checks.judge.rules.tails import (
     MAYBE_SKEWED,
     NORMAL,
+    QUARTILE,
     RATHER_SKEWED,
     Tails,
     student_quantile,
@@ -98,6 +99,15 @@ def test_medians_have_lighter_tails() -> None:
     """Of six values with four degrees of freedom it is 24; normal noise stays normal."""
     assert Tails(24.0) == Tails(4.0, 9.0).of_medians(6)
     assert NORMAL == Tails(extreme=3.0).of_medians(6)
+
+
+@pytest.mark.parametrize(("many", "distance"), [(1, 11.70), (6, 8.23), (20, 6.58), (40, 6.01)])
+def test_medians_of_gamma_noise_are_as_far_as_their_tails_say(many: int, distance: float) -> None:
+    """One in a million, in spreads of the medians (from the quantiles of the order statistic of gamma noise of shape 2)."""
+    freedom = Tails(RATHER_SKEWED).of_skewed_medians(many).freedom
+    said = student_quantile(1e-6, freedom) * QUARTILE / student_quantile(0.25, freedom)
+
+    assert 0.93 < said / distance < 1.05
 
 
 def _sides(draw: Draw, many: int, faults: int = 0) -> tuple[list[float], list[float]]:

@@ -91,8 +91,7 @@ def test_an_answer_in_the_store_counts_beside_a_form_that_nobody_filled_in(store
 def test_a_paused_run_waits_for_its_question() -> None:
     """Other pauses, also ones without a key, are none of the gate's."""
     keys = (pause_name(QUESTION), "another", None)
-    found = [paused_for(Paused(timeout_seconds=60, pause_key=key)) for key in keys]
-    assert [("g-1", "key"), None, None] == found
+    assert [("g-1", "key"), None, None] == [paused_for(Paused(timeout_seconds=60, pause_key=k)) for k in keys]
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False)])
