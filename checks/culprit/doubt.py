@@ -309,8 +309,8 @@ def controls(
     links = [entry for entry in weighed if entry.is_named and _is_weak_link(entry)]
     spoiled = {matrix.ends[test] for test in bad} if links else set()
     for entry in links:
-        for end in matrix.ends[entry.tests[0]]:
-            cells = (cell for cell in matrix.cells if end in cell)
+        for end in min(pair_of(matrix, test) for test in entry.tests):
+            cells = sorted(cell for cell in matrix.cells if end in cell)
             pair = next((cell for cell in cells if not spoiled.intersection((cell, cell[::-1]))), None)
             yield from (pair, pair[::-1]) if pair else ()
 

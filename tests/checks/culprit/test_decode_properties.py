@@ -81,6 +81,14 @@ def test_the_order_of_tests_does_not_matter(matrix: Matrix, rng: random.Random) 
     assert set(one.bad) == {order[test] for test in other.bad}
 
 
+def test_the_order_does_not_matter_for_a_link_that_was_good_at_times() -> None:
+    """Of a link of two rails that is measured again, the same rail and the same good pairs are, whichever were tested first."""
+    made = matrix(ranks(4, 2), lambda a, b: 1 in (a, b) or (a, b) in ((2, 6), (6, 2), (3, 7)))
+    turned = replace(made, **{name: getattr(made, name)[::-1] for name in COLUMNS})
+
+    assert set(decode(made, HALF).confirm) == set(decode(turned, HALF).confirm)
+
+
 @FEW
 @given(planted(clear=True), st.randoms(use_true_random=False))
 def test_the_numbers_of_parts_do_not_matter(matrix: Matrix, rng: random.Random) -> None:

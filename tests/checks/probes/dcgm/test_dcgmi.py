@@ -137,6 +137,7 @@ def test_a_check_that_is_ended_stops_its_diagnostic(
             time.sleep(0.02)
         if killed:
             check.kill()
+            check.wait()
             while runs(pid):
                 time.sleep(0.02)
         return check
