@@ -76,9 +76,9 @@ class Noise:
 
     `warn` and `fail` are the distances from which a value beyond the WARN or the FAIL threshold is an outlier; 0.0 if the thresholds
     alone decide. If nothing is known of the noise, `is_known` is false, `spread` is 0.0, and only a gross distance is one. `least` is
-    the distance that the rule's own `deviations` demand. `spread` is the unit of `tails`, and many outliers
-    hardly widen it. `capped`: a value at FAR times the threshold is an outlier whatever the spread. It is false if a quarter of all
-    values are so far.
+    the distance that the rule's own `deviations` demand. `spread` is the unit of `tails`, and many outliers hardly widen it; `widest`
+    is the less robust estimate of it. `capped`: a value at FAR times the threshold is an outlier whatever the spread. It is false if a
+    quarter of all values are so far.
     """
 
     spread: float = 0.0
@@ -90,6 +90,7 @@ class Noise:
     tails: Tails = NORMAL
     values: int = 0
     good: Tails = NORMAL
+    widest: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -100,8 +101,7 @@ class Noise:
         """The returned noise has the tails of the good side on the worse side, too, because faults do not change them. What it does
         not explain is reported, though it names nobody.
         """
-        unit = _unit(self.good) / _unit(self.tails)
-        return replace(self, spread=self.spread * unit, tails=self.good)
+        return replace(self, spread=self.spread * _unit(self.good) / _unit(self.tails), tails=self.good)
 
     def expected(self, values: int, distance: float) -> float:
         """How many of so many values noise alone takes at least so far to one side."""
@@ -119,14 +119,15 @@ class Noise:
     def limit(self, distance: float) -> float:
         """From which distance a value is an outlier whatever the spread, if the threshold is at this one.
 
-        It is farther if the tails are heavy, and reach it with more than the chance that noise may name one of the group, or are half
-        as far on the good side.
+        Where the tails are heavy, it is as far as they reach with the chance with which noise may name one of the values, if that is
+        farther, and HARDLY at most; that is also where good values are half as far.
         """
         far = max(FAR * distance, GROSS)
-        reached = (
-            self.expected(self.values, far) >= self.chance or self.tails.extreme * self.spread >= far / 2
-        )
-        return max(far, HARDLY) if self.tails.heavy and reached else far
+        if not self.tails.heavy:
+            return far
+        reached = student_quantile(self.chance / max(1, self.values), self.tails.freedom)
+        reached *= max(self.spread, self.widest)
+        return max(far, HARDLY if self.tails.extreme * self.spread >= far / 2 else min(HARDLY, reached))
 
 
 def noise_of(
@@ -156,12 +157,11 @@ def noise_of(
     even = tails_of(good).heavier(shared.good)
     tails = even.heavier(shared.tails or worse_side_tails(worse, good, nodes))
     unit = _unit(tails)
-    far = max(least, _distance(ratios, len(sample), spread * unit, chance, tails, better))
-    if len(sample) > MOST_PAIRED:
-        spread = min(spread, scaled_mad(sample))
-    return Noise(
-        spread * unit, far, far, chance * len(ratios), least, tails=tails, values=len(ratios), good=even
-    )
+    widest = spread * unit
+    far = max(least, _distance(ratios, len(sample), widest, chance, tails, better))
+    robust = min(widest, scaled_mad(sample) * unit) if len(sample) > MOST_PAIRED else widest
+    noise = Noise(robust, far, far, chance * len(ratios), least, tails=tails, values=len(ratios))
+    return replace(noise, good=even, widest=widest)
 
 
 def _unit(tails: Tails) -> float:
