@@ -184,9 +184,8 @@ def judge_pairs(
     line = max(options.get("floor_gbps", 0.0), options.get("slow_ratio", 0.25) * usual)
     if line <= 0:
         message = "bandwidth was not judged: there are too few pairs to compare, and no minimum is set"
-        yield Finding(
-            Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, message, "", "Set floor_gbps in the policy's options."
-        )
+        remedy = "Set floor_gbps in the policy's options."
+        yield Finding(Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, message, "", remedy)
     slow = {cell for cell, value in speed.items() if value < line}
     hosts, links = blame(slow, set(speed))
     nodes, of_host, of_link = {a for cell in speed for a in cell}, *by_end_and_link(slow)

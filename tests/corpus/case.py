@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -19,7 +19,7 @@ from checks.model import Cause, Declared, Level, Observation, Profile
 from checks.model_details import DeclaredMachine
 from checks.process.observe import probe
 from checks.roster import Member, Roster
-from tests.exchanges import access
+from tests.checks import worlds
 
 NDR = "hgx-h100"
 # Machines that no table has, as a gate file describes them.
@@ -131,18 +131,13 @@ def context(
     from checks.facts.profile_options import options as of_profile
 
     members = tuple(Member(f"node-{index}", "127.0.0.1", 1) for index in range(nodes))
-    return Context(
-        access=access(),
+    return replace(
+        worlds.context(tmp_path, of_profile(check.name, profile, options or {}), place),
         catalogue="",
         declared=declared(instance_type, nodes),
         profile=profile,
-        node="node-0",
-        node_rank=0,
         roster=Roster(members, 1, "lo"),
-        scratch=tmp_path,
         timeout_s=check.timeout_s,
-        options=of_profile(check.name, profile, options or {}),
-        rank_place=place,
         instance=builtin().merged(declared(instance_type)).instances.get(instance_type),
         before=before,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -49,25 +50,19 @@ def _observed(name: str, sabotage: str, rank: int) -> Any:
 
 
 def _context(check: Any, rank: int, nodes: int, sabotage: str) -> Any:
-    from checks.check import Context, RankPlace
+    from checks.check import RankPlace
     from checks.facts.builtin import builtin
-    from checks.model import Declared, Profile
-    from checks.roster import Roster
-    from tests.exchanges import access
+    from checks.model import Declared
+    from tests.checks.worlds import context
 
-    world = 2 * RANKS if sabotage == "two_groups" else RANKS
-    return Context(
-        access=access(),
-        catalogue="",
+    options = {"min_bytes": 16384.0, "max_bytes": 65536.0, "budget_s": 2.0}
+    place = RankPlace(rank, rank, 2 * RANKS if sabotage == "two_groups" else RANKS, "cpu")
+    return replace(
+        context(Path("/nonexistent"), options, place),
         declared=Declared("p5.48xlarge", nodes, RANKS // nodes, RANKS // nodes),
-        profile=Profile.QUICK,
         node=f"node-{rank}",
         node_rank=rank,
-        roster=Roster((), 1, ""),
-        scratch=Path("/nonexistent"),
         timeout_s=check.timeout_s,
-        options={"min_bytes": 16384.0, "max_bytes": 65536.0, "budget_s": 2.0},
-        rank_place=RankPlace(rank, rank, world, "cpu"),
         instance=builtin().instances["p5.48xlarge"],
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +19,7 @@ from tests.fakes.sagemaker.bench import IMAGE, REGION, ROLE, Cloud, stand_in
 from tests.fakes.sagemaker.images import OURS
 from tests.flows import answering
 from tests.flows.driving import request_of, run
-from tests.flows.gates import FAKE, TRAINED, write_gate
+from tests.flows.gates import TRAINED, fake_interpreter, write_gate
 from tests.survival import few_checks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,10 +53,8 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
 
 def image(folder: Path, part: str) -> dict[str, Any]:
     """Our image, whose interpreter makes up the checks' reports: see tests/flows/fake_python.py."""
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
-    played = {"FAKE_NODE": part, "FAKE_RUNS": str(folder / "runs"), "PRELAUNCH_PYTHON": str(python)}
+    python = str(fake_interpreter(folder))
+    played = {"FAKE_NODE": part, "FAKE_RUNS": str(folder / "runs"), "PRELAUNCH_PYTHON": python}
     limits = {"PRELAUNCH_GRACE_S": "2", "PRELAUNCH_UPLOAD_S": "3"}
     return {"environment": {"PYTHONPATH": str(ROOT), **played, **limits}}
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from checks import catalog
 from checks.check import Check
+from tests.programs import executable
 
 FAKE = Path(__file__).with_name("fake_python.py")
 # What differs between two sound hosts: each lists the other as its peer, and reads the kernel's log at another moment.
 UNEQUAL = ("peers", "covers_s")
 TRAINED = ("{python}", "-c", "print('trained')")
+# What a verdict has as JSON.
+KEYS = ("level", "answer", "coverage", "findings", "condemned", "suspect_policy", "seen_from", "digests")
 
 
 def write_gate(
@@ -39,7 +42,7 @@ def write_gate(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.toml").write_text(_policy(on_warn), encoding="utf-8")
-    interpreter = _interpreter(folder) if fake else sys.executable
+    interpreter = fake_interpreter(folder) if fake else sys.executable
     here = f"grace_s = 0.5\npython = {json.dumps(str(interpreter))}"
     path = folder / "gate.toml"
     path.write_text(
@@ -96,12 +99,9 @@ def _line(check: Check) -> str:
     return f'[checks."{name}"]\n{applies}{profiles}{rules}'
 
 
-def _interpreter(folder: Path) -> Path:
+def fake_interpreter(folder: Path) -> Path:
     """A program, as a launcher starts one: the fake under this very interpreter."""
-    path = folder / "python"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
-    return path
+    return executable(folder / "python", f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
 
 
 def runs(store: Path) -> int:

@@ -21,7 +21,7 @@ from tasks.reports.read import read_input
 from tests.flows.cli.conftest import Captured
 from tests.flows.driving import Play, gate_it, logs, page, request_of, run
 from tests.flows.fake_engine import Engine
-from tests.flows.gates import write_gate
+from tests.flows.gates import KEYS, write_gate
 from tests.flows.pools import fake_gate
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
@@ -104,16 +104,7 @@ def _require_the_same_again(folder: Path, gate_id: str, capsys: Captured) -> Non
     again = json.loads(capsys.readouterr().out)
 
     assert hashlib.sha256(data).hexdigest() == said["digests"]["report"]
-    for key in (
-        "level",
-        "answer",
-        "coverage",
-        "findings",
-        "condemned",
-        "suspect_policy",
-        "seen_from",
-        "digests",
-    ):
+    for key in KEYS:
         assert said[key] == again[key], key
 
 

@@ -379,15 +379,8 @@ def _is_outlier(noise: Noise, value: float, middle: float, level: Level) -> bool
 def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str) -> Iterator[Finding]:
     if declared >= rule.min_peers:
         message = f"{series.label}: only {len(series.values)} of {declared} values to compare, {rule.min_peers} are needed"
-        yield Finding(
-            Level.WARN,
-            Cause.EVIDENCE,
-            check,
-            subject,
-            message,
-            "",
-            "Find out why the other values are missing.",
-        )
+        remedy = "Find out why the other values are missing."
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, subject, message, "", remedy)
 
 
 def comparisons(rules: Iterable[Rule], nodes: int, subjects: int) -> Mapping[str, str]:

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from checks.check import Basis, Body, Check, CheckError, Context, RankPlace, check
+from checks.check import Basis, Body, Check, CheckError, Context, RankPlace, Turn, check
 from checks.facts.expected_tables import builtin as tables
 from checks.model import Scope
 
@@ -26,6 +27,10 @@ AMPERE = 8
 def torch_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
     """Makes a function a check in which a rank computes with torch for some seconds."""
     return check(name, Scope.RANK, metrics=metrics, needs="torch", cost="seconds", **more)
+
+
+# All ranks together, after the checks in which each computes alone.
+joint_check = partial(torch_check, min_ranks=2, group=True, turn=Turn.LAST)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from checks.check import Context, Measurement, RankPlace, Turn
+from checks.check import Context, Measurement, RankPlace
 from checks.model_details import Contents
 from checks.probes.collectives import operations
 from checks.probes.collectives.sweep import whole_world
 from checks.probes.compute import device as devices
 from checks.probes.compute import gemm
-from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, timed, torch_check, wait
+from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, joint_check, multiplying, timed, wait
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,13 +51,10 @@ class OverlapRound:
     wrong_sums: int
 
 
-@torch_check(
+@joint_check(
     "compute.overlap",
     ("wrong_products", "wrong_sums", "overlap_gflops", "of_sequential", "rounds"),
     timeout_s=180,
-    min_ranks=2,
-    group=True,
-    turn=Turn.LAST,
     holds=lambda basis: (Contents("rounds", int(basis.options.get("rounds", ROUNDS))),),
 )
 def overlap(context: Context) -> Measurement:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checks.check import Basis, CheckError, Context, Measurement, RankPlace, Turn
+from checks.check import Basis, CheckError, Context, Measurement, RankPlace
 from checks.model_details import Contents
-from checks.probes.compute.device import digest_of, torch_check
+from checks.probes.compute.device import digest_of, joint_check, torch_check
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +21,7 @@ INPUTS, HIDDEN, OUTPUTS = 16, 32, 4
 BATCH = 32
 WEIGHTS_SEED, TEACHER_SEED, DATA_SEED = 1, 2, 1000
 STEPS = 30
+METRICS = ("loss_first", "loss_last", "loss_ratio", "steps")
 
 
 def holds(basis: Basis) -> tuple[Contents, ...]:
@@ -28,7 +29,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return (Contents("steps", max(1, int(basis.options.get("steps", STEPS)))),)
 
 
-@torch_check("training.smoke", ("loss_first", "loss_last", "loss_ratio", "steps"), timeout_s=60, holds=holds)
+@torch_check("training.smoke", METRICS, timeout_s=60, holds=holds)
 def smoke(context: Context) -> Measurement:
     """Trains a tiny model in one process; `loss_ratio` is last loss over first, 1 if nothing was learnt.
 
@@ -49,21 +50,10 @@ def smoke(context: Context) -> Measurement:
     )
 
 
-@torch_check(
+@joint_check(
     "training.ddp",
-    (
-        "loss_first",
-        "loss_last",
-        "loss_ratio",
-        "steps",
-        "gradient_error",
-        "gradient_error_last",
-        "weights_digest",
-    ),
+    (*METRICS, "gradient_error", "gradient_error_last", "weights_digest"),
     timeout_s=60,
-    min_ranks=2,
-    group=True,
-    turn=Turn.LAST,
     holds=holds,
 )
 def ddp(context: Context) -> Measurement:

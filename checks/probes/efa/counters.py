@@ -19,6 +19,7 @@ ERRORS = (
 )
 DROPS, RETRANSMITTED, SENT, RECEIVED = "rx_drops", "retrans_pkts", "tx_bytes", "rx_bytes"
 COUNTERS = (DROPS, *ERRORS, RETRANSMITTED)
+EVENTS = ("rx_drops", "error_events", "retransmitted_packets")
 NO_COUNTERS = ("lifespan",)  # a polling period
 
 
@@ -29,18 +30,9 @@ def first_look(context: Context) -> Mapping[str, object]:
 
 @efa_check(
     "efa.counters",
-    (
-        "devices",
-        "rx_drops",
-        "error_events",
-        "retransmitted_packets",
-        "uncounted",
-        "sent_bytes",
-        "received_bytes",
-        "devices_gone",
-    ),
+    ("devices", *EVENTS, "uncounted", "sent_bytes", "received_bytes", "devices_gone"),
     timeout_s=20,
-    events=("rx_drops", "error_events", "retransmitted_packets", "devices_gone"),
+    events=(*EVENTS, "devices_gone"),
     needs="/sys/class/infiniband",
     before=first_look,
     beside_job=True,

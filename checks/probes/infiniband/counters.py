@@ -26,6 +26,7 @@ ERRORS: tuple[tuple[str, str, int], ...] = (
     ("timeouts", "local_ack_timeout_err", 0),
     ("out_of_sequence", "out_of_sequence", 0),
 )
+EVENTS = tuple(metric for metric, _, _ in ERRORS)
 # The kernel counts data in units of four bytes.
 SENT, RECEIVED, UNIT_BYTES = "port_xmit_data", "port_rcv_data", 4
 FOLDERS = ("counters", "hw_counters")
@@ -40,15 +41,8 @@ def first_look(context: Context) -> Mapping[str, object]:
 
 @port_check(
     "ib.counters",
-    (
-        "ports",
-        *(metric for metric, _, _ in ERRORS),
-        "uncounted",
-        "sent_bytes",
-        "received_bytes",
-        "ports_gone",
-    ),
-    events=(*(metric for metric, _, _ in ERRORS), "ports_gone"),
+    ("ports", *EVENTS, "uncounted", "sent_bytes", "received_bytes", "ports_gone"),
+    events=(*EVENTS, "ports_gone"),
     before=first_look,
     holds=lambda basis: (Contents("ports", basis.instance.ib_ports if basis.instance else 1),),
 )

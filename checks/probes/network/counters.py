@@ -25,6 +25,7 @@ MOST_STATS = 1 << 16
 DEV = Path("/proc/net/dev")
 # The columns of /proc/net/dev that stand for trouble, and one of the sent bytes.
 COLUMNS = {"rx_errors": 2, "rx_dropped": 3, "tx_errors": 10, "tx_dropped": 11, "sent_bytes": 8}
+ERRORS = ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
 WIDTH = 16
 # The ENA driver's counters of packets that EC2 queued or dropped: bw_in, pps ...
 ALLOWANCE = "_allowance_exceeded"
@@ -41,17 +42,8 @@ def first_look(context: Context) -> Mapping[str, object]:
     "network.counters",
     Scope.NODE,
     timeout_s=10,
-    metrics=(
-        "interfaces",
-        "rx_errors",
-        "tx_errors",
-        "rx_dropped",
-        "tx_dropped",
-        "allowance_counters",
-        "allowance_exceeded",
-        "sent_bytes",
-    ),
-    events=("rx_errors", "tx_errors", "rx_dropped", "tx_dropped", "allowance_exceeded"),
+    metrics=("interfaces", *ERRORS, "allowance_counters", "allowance_exceeded", "sent_bytes"),
+    events=(*ERRORS, "allowance_exceeded"),
     needs="/proc/net/dev, the driver's counters",
     before=first_look,
     beside_job=True,

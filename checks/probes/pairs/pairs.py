@@ -17,6 +17,7 @@ import itertools
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
@@ -41,19 +42,11 @@ REPEAT_S = 1.0  # how long the sweep of a small cluster is repeated
 END_SHARE = 0.8  # the share of the deadline for all tests, so that the row is on disk before the watchdog ends the process
 MOST_NAMED = 8
 _number = itertools.count()
+pairs_check = partial(check, scope=Scope.RANK, cost="seconds", min_ranks=2, group=True, turn=Turn.FIRST)
 
 
-@check(
-    "collective.pairs",
-    Scope.RANK,
-    timeout_s=60,
-    metrics=(*METRICS, *TCP_METRICS),
-    needs="torch",
-    cost="seconds",
-    min_ranks=2,
-    part=MachinePart.NO_GPU,
-    group=True,
-    turn=Turn.FIRST,
+@pairs_check(
+    "collective.pairs", timeout_s=60, metrics=(*METRICS, *TCP_METRICS), needs="torch", part=MachinePart.NO_GPU
 )
 def collective_pairs(context: Context) -> Measurement:
     """Measures each pair of ranks by itself in rounds of disjoint pairs, both ways, and compares what arrives.
@@ -72,18 +65,7 @@ def collective_pairs(context: Context) -> Measurement:
     return _measure(context, with_segments=True)
 
 
-@check(
-    "nccl.pairs",
-    Scope.RANK,
-    timeout_s=120,
-    metrics=METRICS,
-    needs="torch with NCCL",
-    cost="seconds",
-    min_ranks=2,
-    part=MachinePart.GPU,
-    group=True,
-    turn=Turn.FIRST,
-)
+@pairs_check("nccl.pairs", timeout_s=120, metrics=METRICS, needs="torch with NCCL", part=MachinePart.GPU)
 def nccl_pairs(context: Context) -> Measurement:
     """Measures each pair of GPUs by itself in rounds of disjoint pairs, both ways, and compares what arrives.
 

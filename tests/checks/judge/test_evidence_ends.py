@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.judge.consequences import OWN_REASONS, marked
 from checks.judge.evidence import AGAIN, NO_LOG
@@ -27,7 +25,7 @@ from checks.model import (
     Report,
     Verdict,
 )
-from tasks.gate_file.references import SHIPPED, read_policy
+from tests.checks.local_policy import local_policy, silent_node
 from tests.sample_reports import healthy, verdict_of, without_node
 
 
@@ -74,16 +72,10 @@ def test_a_node_that_was_asked_to_end_is_named_after_the_others(
     assert {"node-0", "node-1"} == {one.subject for one in found}
 
 
-RECORDINGS = Path(__file__).parents[2] / "recordings"
-
-
 def recorded(name: str) -> tuple[Report, Verdict]:
-    """A gate of two nodes on one machine, whose second node's process was ended with SIGKILL, judged by the entries of its checks."""
-    report = load((RECORDINGS / "silent_node" / f"{name}.json").read_bytes())
-    policy = read_policy(SHIPPED / "local.toml")
-    planned = {one.check for one in report.plan}
-    entries = {check: line for check, line in policy.checks.items() if check in planned}
-    return report, decide(report, replace(policy, checks=entries), builtin())
+    """The gate, judged."""
+    report, policy = silent_node(name)
+    return report, decide(report, policy, builtin())
 
 
 def by_itself(findings: Sequence[Finding]) -> list[tuple[str, str]]:
@@ -110,7 +102,7 @@ def test_finding_with_a_reason_of_its_own_follows_from_no_node() -> None:
         "network.names", "node-0", Outcome.ERRORED, 0.1, reason="no such file", error_kind=ErrorKind.RAISED
     )
     rows = [one for one in report.observations if (one.check, one.subject) != (own.check, own.subject)]
-    policy = read_policy(SHIPPED / "local.toml")
+    policy = local_policy()
     broken = decide(replace(report, observations=(*rows, own)), policy, builtin())
     nobody = replace(report, nodes=tuple(replace(one, complete=False) for one in report.nodes))
 
@@ -125,7 +117,7 @@ def test_finding_that_every_gate_has_follows_from_no_silent_node(kind: FindingKi
     report, _ = recorded("during_ranks")
     warning = Finding(Level.WARN, Cause.EVIDENCE, "collective.pairs", CLUSTER, "no baseline", kind=kind)
 
-    [marked_one] = marked([warning], report, read_policy(SHIPPED / "local.toml"))
+    [marked_one] = marked([warning], report, local_policy())
     assert ("node-1" if kind is None else "") == marked_one.follows
 
 
@@ -133,7 +125,7 @@ def test_a_check_that_was_not_planned_follows_from_no_silent_node() -> None:
     """Whoever made the report left it out, and no node's log says why."""
     report, _ = recorded("before_ranks")
     left_out = replace(report, plan=tuple(one for one in report.plan if one.check != "collective.pairs"))
-    verdict = decide(left_out, read_policy(SHIPPED / "local.toml"), builtin())
+    verdict = decide(left_out, local_policy(), builtin())
 
     assert ("collective.pairs", CLUSTER) in by_itself(verdict.findings)
     assert ("collective.pairs", "node-1/rank-2") not in by_itself(verdict.findings)
@@ -148,7 +140,7 @@ def test_a_broken_part_follows_from_no_silent_node() -> None:
         else one
         for one in report.observations
     ]
-    broken = decide(replace(report, observations=rows), read_policy(SHIPPED / "local.toml"), builtin())
+    broken = decide(replace(report, observations=rows), local_policy(), builtin())
 
     assert Answer.NO_GO is broken.answer
     assert all(one.cause is Cause.EVIDENCE for one in broken.findings if one.follows)

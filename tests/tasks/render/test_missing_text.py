@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from checks.catalog import CATALOG
-from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.judge.rules.wording import quantity
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Answer, Cause, Finding, FindingKind, Level, Scope, Verdict, rank_subject
 from checks.model_details import Unmeasured
 from checks.probes.host.system import resource_evidence
-from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.paging.content import items_of
 from tasks.render.context import NO_CONTEXT
 from tasks.render.findings import decisive_first, gathered
@@ -23,6 +21,7 @@ from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.terminal import EVIDENCE_LINES, MOST_LINES, MOST_WHOLE, missing_lines, parted, terminal
 from tasks.render.views.nodes import State, node_lines
+from tests.checks.local_policy import silent_node
 from tests.sample_reports import healthy, verdict_of, without_node
 
 EXITED = "its process exited 7"
@@ -90,11 +89,7 @@ def test_hostile_reasons_are_inert_and_short() -> None:
 
 def test_findings_after_a_silent_node_are_folded_below_it() -> None:
     """One finding with one remedy, in every form; the silent node is the first one, and its peer has no finding of its own."""
-    path = Path(__file__).parents[2] / "recordings" / "silent_node" / "before_ranks.json"
-    report = load(path.read_bytes())
-    shipped = read_policy(SHIPPED / "local.toml")
-    planned = {one.check for one in report.plan}
-    policy = replace(shipped, checks={c: line for c, line in shipped.checks.items() if c in planned})
+    report, policy = silent_node("before_ranks")
     verdict = decide(report, policy, builtin())
     text, page = terminal(report, verdict, "local", 140), html(report, verdict, "local")
     summary = markdown(report, verdict, "local")

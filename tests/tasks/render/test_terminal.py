@@ -35,6 +35,7 @@ from tests.sample_reports import (
     without_row,
     wrong_sums,
 )
+from tests.tasks.paging.test_content import half_broken
 
 LOG = "Run the gate again. If the finding returns, read this node's log."
 LOGS = f"For each named node: {LOG}"
@@ -80,9 +81,7 @@ def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
 
 def test_a_suspect_policy_names_nobody_for_replacement() -> None:
     """The image or the policy is looked at first; the nodes stay in the table."""
-    report = healthy(8, 1)
-    for node in range(4):
-        report = wrong_sums(report, f"node-{node}/rank-{node}")
+    report = half_broken()
     verdict = verdict_of(report)
 
     line = headline(verdict, "local")

@@ -7,17 +7,14 @@ said on every page that shows the doubt, from the cause.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.judge.clocks import seconds_of
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Profile
 from checks.policy import CheckPolicy, Rule
-from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.render.html import html
 from tasks.reports.fleet.fleet import Fleet, GateMark, NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
@@ -32,6 +29,7 @@ from tasks.reports.fleet.text import (
 )
 from tasks.store.node_history import NEWEST
 from tasks.store.node_rows import GateNodes, Standing, rows_of
+from tests.checks.local_policy import silent_node
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, wrong_sums
 from tests.tasks.kept_gates import gate_id
 from tests.tasks.reports.fleet.test_states import (
@@ -147,11 +145,8 @@ def test_when_a_gate_measured_is_said_where_that_is_not_the_time_of_its_verdict(
 
 def recorded(name: str, number: int) -> GateNodes:
     """The rows of a recorded gate of two nodes on one machine, judged by the entries of its own checks."""
-    path = Path(__file__).parents[3] / "recordings" / "silent_node" / f"{name}.json"
-    report = replace(load(path.read_bytes()), gate_id=gate_id(number))
-    shipped = read_policy(SHIPPED / "local.toml")
-    planned = {one.check for one in report.plan}
-    policy = replace(shipped, checks={c: line for c, line in shipped.checks.items() if c in planned})
+    report, policy = silent_node(name)
+    report = replace(report, gate_id=gate_id(number))
     found = decide(report, policy, builtin())
     return rows_of(report, found, policy, gate_id(number), f"2026-11-21T{9 + number:02}:00:00Z", "c")
 
