@@ -18,6 +18,8 @@ from checks.culprit.search import WeighedSuspect
 
 # Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
 CONFIRM_A_PART = 4
+# One stage of retests has room for so many pairs of a part: LEAST_ROUNDS of checks/probes/pairs/retest_rounds.py, three tests each.
+ROOM_A_PART = 15
 # Judgement: a part that is named after fewer visits, or for a smaller share of bad tests, is measured again.
 FEW_VISITS, RARE, ENOUGH_VISITS = 4, 0.6, 10
 # Judgement: tests within so many seconds belong to one moment. Stages of retests are further apart.
@@ -32,7 +34,7 @@ BUSY_ENDS = 0.1
 # If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
 # A pair that was bad in each of so many tests is not measured again, nor one that has so many tests.
-ENOUGH_TESTS, MOST_TESTS = 8, 40
+ENOUGH_TESTS, MOST_TESTS = 14, 40
 # Judgement: within so many rounds before and after, so many pairs, and this share of the visits, are a crowd.
 AROUND, SEVERAL, CROWDED = 3, 3, 0.1
 # Judgement: a faulty part fails a third of its tests (RATES in checks/culprit/likelihood.py). One bad test of a visit of sixteen, on
@@ -325,21 +327,25 @@ def _is_weak_link(weighed: WeighedSuspect) -> bool:
 
 
 def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Pairs to measure again, in both directions. Pairs that were bad more often come first: they are more
-    likely links than chance.
+    """Pairs to measure again, in both directions. Pairs that were bad more often come first: they are more likely links than chance.
+
+    If there are more than one stage has room for, only pairs are returned that were bad in all tests of a direction, as long as there
+    are any: otherwise congestion would leave pairs that nobody saw good.
     """
     times = Counter(pair_of(matrix, test) for test in doubtful)
     if not times:
         return ()
-    tests = Counter(pair for a, b in matrix.ends if (pair := (a, b) if a < b else (b, a)) in times)
+    pairs, bad = {*times, *(pair[::-1] for pair in times)}, Counter(matrix.ends[test] for test in doubtful)
+    tests = Counter(cell for cell in matrix.ends if cell in pairs)
     a_part = 2 * len(times) / max(1, len(matrix.endpoints))
     most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.endpoints) // 4)
+    unseen = [pair for pair in times if any(0 < bad[cell] == tests[cell] for cell in (pair, pair[::-1]))]
     load: Counter[int] = Counter()
     chosen = []
-    for first, other in sorted(times, key=lambda pair: (-times[pair], pair)):
-        enough = tests[first, other] >= MOST_TESTS or (
-            times[first, other] >= ENOUGH_TESTS and times[first, other] == tests[first, other]
-        )
+    chosen_from = (a_part > ROOM_A_PART and unseen) or times
+    for first, other in sorted(chosen_from, key=lambda pair: (-times[pair], pair)):
+        all_tests = tests[first, other] + tests[other, first]
+        enough = all_tests >= MOST_TESTS or ENOUGH_TESTS <= times[first, other] == all_tests
         if not enough and max(load[first], load[other]) < most:
             load[first] += 1
             load[other] += 1

@@ -13,7 +13,7 @@ from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
 from checks.culprit.retest import RetestEntry, goes_on, suspects
 from checks.culprit.rounds import is_small, sweeps
 from checks.model_details import PairOutcome
-from checks.probes.pairs.retest_rounds import CONFIRM_WAITS_S
+from checks.probes.pairs.retest_rounds import CONFIRM_WAITS_S, LEAST_ROUNDS
 from tests.benchmarks.localising.plan import Plan, again, tournament
 from tests.benchmarks.localising.score import JOB_ROUND_S
 from tests.benchmarks.localising.world import World
@@ -75,12 +75,14 @@ def swept(world: World, tolerance: Tolerance = TOLERANCE) -> tuple[Tests, Decode
         pairs = suspects(tests.entries(), cluster.nodes, cluster.rails)
         tests.run(again(pairs, 1, cluster.rails))
     decoded, counts = tests.decoded(), list[int]()
-    cells = len(set(zip(tests.sources, tests.targets, strict=True))) if is_small(cluster.nodes) else 0
+    sweep = cluster.rails * cluster.nodes * (cluster.nodes - 1) // 2 if is_small(cluster.nodes) else 0
     for wait_s in CONFIRM_WAITS_S:
-        counts.append(len(decoded.confirm))
-        if not goes_on(counts, cells):
+        most = max(len(set(tests.rounds)) // 2, LEAST_ROUNDS) // REPEATS
+        plan = again(decoded.confirm, REPEATS, cluster.rails, most)
+        counts.append(len(plan.duels) // REPEATS)
+        if not goes_on(counts, sweep):
             break
         world.wait(round(wait_s / JOB_ROUND_S))
-        tests.run(again(decoded.confirm, REPEATS, cluster.rails))
+        tests.run(plan)
         decoded = tests.decoded()
     return tests, decoded

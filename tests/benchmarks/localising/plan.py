@@ -78,11 +78,11 @@ def tournament(nodes: int, rails: int, matchings: int | None = None) -> Plan:
     )
 
 
-def again(pairs: Iterable[tuple[int, int]], repeats: int, rails: int) -> Plan:
-    """Some pairs of parts once more, in the product's colouring: all of them, then all of them again, `repeats` times."""
+def again(pairs: Iterable[tuple[int, int]], repeats: int, rails: int, most: int | None = None) -> Plan:
+    """Some pairs of parts once more, in the first `most` rounds of the product's colouring: all of them, `repeats` times."""
     rounds = [
         [(a // rails, b // rails, a % rails) for a, b in listed.partners.items() if a < b]
-        for listed in schedule.disjoint(pairs)
+        for listed in schedule.disjoint(pairs)[:most]
     ]
     return planned(rounds * repeats, rails)
 

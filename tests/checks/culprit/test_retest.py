@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from checks.culprit import retest
+from checks.culprit.doubt import to_confirm
 from checks.culprit.test_rows import FINE, PairEnding, Trial, lost_percent, metrics
 from checks.model_details import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
 from checks.probes.pairs.retest_rounds import RoundDecision, decode, encode
 from checks.probes.pairs.tcp_counters import NOTHING_SENT, TcpCounters, counted, have_links
+from tests.checks.culprit import planted
 
 MIB = 1 << 20
 SIZES = Sizes(pings=10, least_bytes=1 << 16, most_bytes=MIB, seconds=0.01, repeats=3)
@@ -258,3 +260,21 @@ def test_processes_at_loopback_addresses_have_no_links(addresses: list[str], lin
 
     assert links is have_links(addresses)
     assert lost_percent(*nothing) is None and None not in nothing
+
+
+def test_pairs_that_nobody_saw_good_come_first_where_too_many_are_in_doubt() -> None:
+    """Otherwise those that congestion spoiled again would take the room, and healthy pairs would lack evidence."""
+    matrix = planted.matrix(planted.nodes(20), cells=planted.all_pairs(planted.nodes(20)) * 2)
+    never, half = {(0, 1), (1, 0), (2, 3)}, len(matrix.values) // 2
+    crowd = [test for test, cell in enumerate(matrix.ends) if test < half or cell in never]
+
+    assert {(0, 1), (1, 0), (2, 3), (3, 2)} == set(to_confirm(matrix, crowd))
+    assert (4, 5) in to_confirm(matrix, [test for test in crowd if matrix.ends[test] in {*never, (4, 5)}])
+
+
+def test_a_pair_that_was_bad_at_two_moments_alone_is_measured_again() -> None:
+    """Congestion may have been there both times."""
+    cells = [(0, 1), (1, 0)]
+    four, seven = (planted.matrix(planted.nodes(4), cells=cells * times) for times in (4, 7))
+
+    assert tuple(cells) == to_confirm(four, range(8)) and () == to_confirm(seven, range(14))
