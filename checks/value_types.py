@@ -54,15 +54,16 @@ Seconds = Annotated[float, Range(0.0, MOST_S)]
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """The whole of a string matches `pattern` and has at most `most` characters."""
+    """The whole of a string matches `pattern` and has at most `most` characters. `form` says so in words."""
 
     pattern: str
     most: int
+    form: str = ""
 
     def check(self, value: object, path: str) -> None:
         """Raises DecodeError for a string that does not match."""
         if isinstance(value, str) and (len(value) > self.most or not re.fullmatch(self.pattern, value)):
-            raise DecodeError(f"{value!r:.80} is not of the form {self.pattern}", path)
+            raise DecodeError(f"{value!r:.80} {self.form or f'is not of the form {self.pattern}'}", path)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
         """The generated JSON Schema gets the same form."""

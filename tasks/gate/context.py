@@ -198,8 +198,9 @@ def _about_launcher(file: str, launcher_name: str, error: LaunchRejected) -> Gat
         name = cause.path.removeprefix("options.")
         others = () if name in options_of(launcher_name) else kinds_with(name)
         if others:
+            by_default = " (the default)" if launcher_name == "local" else ""
             verb = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'}"
-            message = f"the launcher {launcher_name} has no such option; {verb} it"
+            message = f"the launcher {launcher_name}{by_default} has no such option; {verb} it"
             return GateFileError(file, f"cluster.{cause.path}", message)
         return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
     return GateFileError(file, "cluster", str(error))

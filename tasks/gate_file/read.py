@@ -127,7 +127,8 @@ def _absent(path: Path) -> GateFileError:
     near = nearest(path.stem, names)
     text = f"there is no such file, and {folder} has no gate files. `prelaunch init` writes one"
     if names:
-        text = f"there is no such file. The gate files in {folder}: {', '.join(names)}"
+        files = ", ".join(name + SUFFIX for name in names)
+        text = f"there is no such file. The gate files in {folder}: {files}"
     return GateFileError(str(path), "", text, str(path.with_name(f"{near}{SUFFIX}")) if near else None)
 
 
@@ -257,6 +258,8 @@ def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, st
         return path, f"{value!r:.80} {FORMS.get(pattern, f'is not of the form {pattern}')}", None
     if error_type == "value_error":
         return path, str(ctx["error"]), None
+    if error_type == "greater_than_equal":
+        return path, f"must be {ctx['ge']} or more, and is {value!r:.80}", None
     return path, f"{value!r:.80}: {error['msg'][:1].lower()}{error['msg'][1:]}", None
 
 

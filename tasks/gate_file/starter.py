@@ -150,7 +150,7 @@ def _notify(names: Sequence[str]) -> Iterator[str]:
     """The table [notify] with the example of each notifier, from the comments of a shipped file."""
     yield f"# Who is notified: docs/people.md. Write no secret here, only where it is. Copy [approval] from {NOTIFIERS_SHOWN}.toml."
     yield "[notify]"
-    yield f"order = {json.dumps(list(names))}   # hardware problems: the first that works; the log is always the last"
+    yield f"order = {json.dumps(list(names))}   # who is told of hardware problems: the first that works, and the log if none does"
     if set(names) != {"log"}:
         owners = [name for name in names if name != "pagerduty"] or ["log"]
         yield f"owner = {json.dumps(owners)}   # missing evidence, a failed training: whoever owns the gate"

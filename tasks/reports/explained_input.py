@@ -168,7 +168,7 @@ def explanation_text(
     """
     head = _paint(ANSWER_WORDS[verdict.answer], _BOLD[verdict.answer], colour)
     first = (
-        [] if verdict.answer is Answer.GO else [one_line(item.message, 600) for item in deciding(verdict)[:1]]
+        [] if verdict.answer is Answer.GO else [one_line(item.message, 240) for item in deciding(verdict)[:1]]
     )
     lines = [
         ": ".join((f"{head} {one_line(name, 200)} ({one_line(title)})", *first)),
@@ -210,9 +210,7 @@ def _meaning(verdict: Verdict, decoded: bool) -> str:
     if verdict.answer is Answer.GO and verdict.level is Level.PASS and decoded:
         return "PASS: no part is worse than the rest. Only the values in this output were judged."
     if verdict.answer is Answer.GO and verdict.level is Level.PASS:
-        return (
-            "PASS: every value in this output meets the policy. Only the values in this output were judged."
-        )
+        return "PASS: every value that was judged meets the policy. Only this output was judged."
     if verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL:
         fault = (
             "the values of this matrix are not in order"

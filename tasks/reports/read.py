@@ -132,12 +132,11 @@ def _rules_for(report: Report, policy: Policy | None, record: KeptBeside | None)
 
 
 def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error: DecodeError) -> JudgedFile:
-    reason = not_a_report(data, error)
-    if document_kind(data) == VERDICT:
+    reason, document = not_a_report(data, error), document_kind(data)
+    if document not in ("", "a report"):
         sibling = Path(path).with_name(REPORT_FILE)
-        other = "Name the report that it is about"
-        if sibling.is_file():
-            other = f"Judge the report beside it: {sibling}"
+        is_beside = document == VERDICT and sibling.is_file()
+        other = f"Judge the report beside it: {sibling}" if is_beside else "Name a report or its folder"
         raise InputError(file, f"{reason}, and no report. {other}.")
     return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, builtin(), data))
 

@@ -192,7 +192,7 @@ class CheckFindings:
                 yield Finding(
                     UNEXPLAINED[metric], Cause.HARDWARE, self.check, link(*pair),
                     wording.one_pair(matrix, len(left)),
-                    wording.cells(matrix, left, self.tests, result.noise), wording.REMEDIES[Entity.LINK],
+                    wording.cells(matrix, left, self.tests, result.noise), wording.remedy(Entity.LINK, matrix),
                 )  # fmt: skip
             elif left:
                 yield Finding(
@@ -210,10 +210,8 @@ class CheckFindings:
                 wording.cells(matrix, result.bad, self.tests, result.noise), wording.AGAIN,
             )  # fmt: skip
         elif result.answer is MatrixAnswer.TOO_FEW and metric is MatrixSubject.BANDWIDTH:
-            yield Finding(
-                Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.too_few(matrix), "",
-                "Set floor_gbps in the policy's options.",
-            )  # fmt: skip
+            message, remedy = wording.too_few(matrix), "Set floor_gbps in the policy's options."
+            yield Finding(Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, message, "", remedy)
         if metric is MatrixSubject.BANDWIDTH:
             for index in sorted(result.unseen):
                 if self._has_peers(matrix, index):
@@ -252,7 +250,7 @@ class CheckFindings:
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests, reading.decoded.noise)
         message = wording.suspect(reading.matrix, reading.decoded, suspect, also, reading.metric)
         subject, is_predicate = suspect.subject, True
-        remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
+        remedy = wording.PASSED_REMEDY if suspect.passed else wording.remedy(suspect.kind, reading.matrix)
         # Neither of them is a machine that could be replaced.
         if suspect.kind in (Entity.RAIL, Entity.SWITCH):
             message = f"{wording.typed_subject(suspect.kind, subject)} {message}"
@@ -330,10 +328,8 @@ def _unmeasured(
     if late:
         most = max(tests.left_out)
         reason = f"{most} of {len(plan)} rounds did not fit into the time budget: {late} ranks were not measured with every peer"
-        yield Finding(
-            Level.WARN, Cause.EVIDENCE, check, CLUSTER, reason, "",
-            "Raise budget_s in the policy's options, or find out what slows the rounds.",
-        )  # fmt: skip
+        remedy = "Raise budget_s in the policy's options, or find out what slows the rounds."
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, reason, "", remedy)
 
 
 def _hole(partners: Sequence[int | None], met: set[int], left_out: int, node: int, declared: Declared) -> str:

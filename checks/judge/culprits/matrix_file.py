@@ -132,7 +132,8 @@ def _suspect_finding(table: DecodedTable, suspect: Suspect, also: Sequence[str])
     message = f"{prefix}{suspect.subject} {text}{wording.odds(suspect)}"
     message += "" if table.table.name == table.table.matrix.metric else f" (in {table.table.name})"
     sure = suspect.probability >= SURE
-    cause, remedy = (Cause.HARDWARE, wording.REMEDIES[suspect.kind]) if sure else (Cause.EVIDENCE, AGAIN)
+    cause = Cause.HARDWARE if sure else Cause.EVIDENCE
+    remedy = wording.remedy(suspect.kind, table.table.matrix) if sure else AGAIN
     return Finding(Level.FAIL, cause, CHECK, SUBJECT, message, cells(table.table, suspect.cells), remedy)
 
 

@@ -141,7 +141,7 @@ def of_slow_parts(
                 level, Cause.HARDWARE, reading.check, CLUSTER if is_rail else item.subject,
                 f"{item.subject} {message}" if is_rail else message,
                 wording.cells(reading.matrix, item.cells, tests, reading.decoded.noise, bad=False),
-                wording.REMEDIES[item.kind], is_predicate=not is_rail,
+                wording.remedy(item.kind, reading.matrix), is_predicate=not is_rail,
             ),
             item,
         )  # fmt: skip

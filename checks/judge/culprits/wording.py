@@ -15,6 +15,7 @@ from checks.culprit.matrix import (
     NodeGroups,
     PairNoise,
     SlowPaths,
+    Span,
     Suspect,
 )
 from checks.culprit.patterns.sweeps import varies_between_sweeps
@@ -38,6 +39,11 @@ REMEDIES = {
     Entity.RAIL: "Check this rail's switch, and the NIC and its settings that this local rank uses on every node.",
     Entity.SWITCH: "Check this switch and its uplinks before any node below it.",
     Entity.FABRIC: FABRIC_REMEDY,
+}
+# Of the pairs within a node.
+INSIDE = {
+    Entity.RANK: "Do not train on this rank's GPU. Check it, and its NVLinks or its PCIe slot.",
+    Entity.LINK: "Check the path between the two in the node: NVLink (nvidia-smi nvlink -s), PCIe and memory (nvidia-smi topo -m).",
 }
 CONGESTION_REMEDY = (
     "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
@@ -92,6 +98,11 @@ def odds(culprit: Suspect) -> str:
     if other is None:
         return message
     return f"{message}; the next candidate is {typed_subject(other.kind, other.subject)}, {percent(other.probability)}"
+
+
+def remedy(kind: Entity, matrix: Matrix) -> str:
+    """What to do about a suspect."""
+    return INSIDE.get(kind, REMEDIES[kind]) if matrix.span is Span.INSIDE else REMEDIES[kind]
 
 
 def _fault(matrix: Matrix, metric: MatrixSubject | None) -> str:

@@ -117,7 +117,8 @@ def _of_collective(
             result.append(ExpectedQuestion(""))
             continue
         transport = transport_of(instance, group.nodes)
-        message = f"no expected value for {group.collective} over {group.ranks} ranks of {group.nodes} x "
+        count = f" of {group.nodes} x" if group.nodes else ", no whole number of"
+        message = f"no expected value for {group.collective} over {group.ranks} ranks{count} "
         message += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
         query = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
         if size < LEAST_BYTES:

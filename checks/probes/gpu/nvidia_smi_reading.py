@@ -169,7 +169,8 @@ def _inventory(smi: Document, expected: int, model: str) -> CheckData:
 
 
 def _is_lost(gpu: Gpu) -> bool:
-    return any(LOST.fullmatch(reason) for reason in gpu.unread.values())
+    """Whether nothing can be read from it. One of which the driver says what it needs is there: gpu.recovery_action judges it."""
+    return not gpu.number("recovery_action") and any(map(LOST.fullmatch, gpu.unread.values()))
 
 
 def _result_of(

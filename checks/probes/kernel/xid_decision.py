@@ -66,7 +66,7 @@ def incidents(
     an action.
     """
     ordered = in_order(events)
-    company = XidContext(ordered)
+    company, fallen = XidContext(ordered), {e.event.pci for e in ordered if e.event.code == OFF_BUS}
     events_of: dict[tuple[XidDecision, Since], list[Event]] = defaultdict(list)
     for current in ordered:
         event = current.event
@@ -74,6 +74,8 @@ def incidents(
             driver = branch_of(event.text) if event.metric == EventMark.DRIVER.value else driver
             continue
         decision = _in_context(decide_line(event.code, text_of(event), event.pci, driver), current, company)
+        if event.code is None and decision.code == OFF_BUS and event.pci in fallen:
+            decision = replace(decision, reason="")  # the same event as that of its Xid
         since = company.since(current) if decision.need is Need.ACT else Since.NOTHING
         if mended(decision.action, since):
             decision = replace(decision, need=Need.HANDLED)

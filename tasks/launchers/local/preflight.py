@@ -1,5 +1,5 @@
 """Finds out before a job starts whether its nodes have PyTorch, which rank checks and torchrun need, and the training's script; for
-containers, whether the engine has the image and can start one as the nodes would be.
+containers, whether the engine has the image and can start one as the nodes would be. Also whether GPUs that are declared may be here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from checks.process.environment import CODE
-from tasks.launchers.base import Plan, PreflightCheck
+from tasks.launchers.base import Plan, PreflightCheck, PreflightResult
 from tasks.launchers.local import container
 from tasks.launchers.local.container import Submitter
 from tasks.launchers.local.nodes import node_environment
@@ -40,17 +40,30 @@ import os, shutil, sys
 name = sys.argv[1]
 sys.exit(0 if os.path.isfile(name) or "/" not in name and shutil.which(name) else 9)
 """
+# Of NVIDIA's driver on Linux, and of the one in WSL.
+GPU_FILES = ("/proc/driver/nvidia/gpus", "/dev/nvidia0", "/dev/dxg")
 # docker-run(1) and podman-run(1): the engine itself failed, the command cannot be invoked, the command cannot be found.
 REFUSED = (125, 126, 127)
 
 
 def check(plans: tuple[Plan, ...], options: LocalOptions, submitter: Submitter) -> tuple[PreflightCheck, ...]:
-    """The first thing that is wrong or unknown about the nodes; nothing where all is well. It ends after LOOK_S for each question,
+    """A warning about GPUs, and the first thing that is wrong or unknown about the nodes. It ends after LOOK_S for each question,
     or after CONTAINER_S where a container has to be started for it.
 
     The training is asked about last, with its own environment, and only if the rank checks have what they need.
     """
-    return tuple(islice(_problems(plans, NodePython(options, submitter)), 1))
+    return (*_missing_gpus(plans), *islice(_problems(plans, NodePython(options, submitter)), 1))
+
+
+def _missing_gpus(plans: tuple[Plan, ...]) -> Iterator[PreflightCheck]:
+    """A warning where GPUs are declared and this machine has not one, which a typed-in example or the wrong launcher explains."""
+    declared = max((declared_gpus(plan.job) for plan in plans), default=0)
+    if declared and not any(map(os.path.exists, GPU_FILES)):
+        message = f"{declared} GPUs a node are declared, and this machine has none ({', '.join(GPU_FILES)} do not exist)"
+        remedy = (
+            "Name the launcher of the machines that are meant, or correct instance_type and gpus_per_node"
+        )
+        yield PreflightCheck("GPUs", PreflightResult.WARNING, message, remedy)
 
 
 def _problems(plans: tuple[Plan, ...], python: NodePython) -> Iterator[PreflightCheck]:

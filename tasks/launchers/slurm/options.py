@@ -16,6 +16,7 @@ from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 SbatchWord = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
 # A path on a #SBATCH line, where % is a pattern of sbatch(1), and in pyxis' list of mounts.
 FOLDER = r"/[^\s\"'\\,:#;$`%]+"
+FOLDER_FORM = "must be an absolute path without spaces, quotes and any of \\ , : # ; $ ` %"
 JOIN_S = 180.0
 
 
@@ -34,7 +35,7 @@ class SlurmOptions:
     """
 
     placement: NodePlacement = NodePlacement.IN_JOB
-    folder: Annotated[str, Text(rf"({FOLDER})?", 512)] = ""
+    folder: Annotated[str, Text(rf"({FOLDER})?", 512, FOLDER_FORM)] = ""
     partition: SbatchWord = ""
     account: SbatchWord = ""
     qos: SbatchWord = ""

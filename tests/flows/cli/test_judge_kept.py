@@ -255,7 +255,7 @@ def test_a_verdict_is_no_report_and_the_report_beside_it_is_named(
 
     assert [2, 2] == [one.code for one in ended]
     assert f"Judge the report beside it: {refused / 'health_check_metrics.json'}" in ended[0].err
-    assert "it is a verdict, and no report. Name the report that it is about." in ended[1].err
+    assert "it is a verdict, and no report. Name a report or its folder." in ended[1].err
 
 
 def test_the_policy_of_the_gate_file_that_the_request_names_is_found(

@@ -68,7 +68,7 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
         ("nodes = 2", 'nodes = 2\nkernel_log = "withheld"',
          "cluster.declared.kernel_log: unknown key; `prelaunch site schema gate` prints all keys.", None),
         ("nodes = 2", "nodes = true", "cluster.declared.nodes: expected a whole number, found true", None),
-        ("nodes = 2", "nodes = 0", "cluster.declared.nodes: 0: input should be greater than or equal to 1", None),
+        ("nodes = 2", "nodes = 0", "cluster.declared.nodes: must be 1 or more, and is 0", None),
         ('profile = "quick"', 'profile = "quik"', "checks.profile: 'quik' is none of quick, standard, deep", "quick"),
         ('name = "test"', 'name = "Test!"', "name: 'Test!' may have only lower-case letters, digits and dashes", None),
         ("network_s = 5.0", "network_s = nan", "checks.network_s: expected a finite number", None),
@@ -78,7 +78,7 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
         ("ranks_per_node", "gpus_per_node = 8\nranks_per_node", "cluster.declared.gpus_per_node: cpu has 0", "0"),
         ("grace_s", "grace_z", "cluster.options.grace_z: unknown key", "grace_s"),
         ('launcher = "local"', 'launcher = "locl"', "cluster: launcher 'locl' is none of local", None),
-        ("grace_s", "partition", "cluster.options.partition: the launcher local has no such option; slurm has it", None),
+        ("grace_s", "partition", "cluster.options.partition: the launcher local (the default) has no such option; slurm has it", None),
         ("network_s = 5.0", 'extra = ["no.such:thing"]', "checks.extra: check 'no.such:thing' cannot be imported", None),
         ("network_s = 5.0", 'timeouts_s = { "compute.gem" = 3 }', "checks.timeouts_s.compute.gem: there is no such", "compute.gemm"),
         ('owner = ["slack", "apprise"]', "", "notify: name the owner of the gate", None),
@@ -237,7 +237,7 @@ def test_beside_a_file_that_is_not_there_the_gate_files_are_named(tmp_path: Path
     write_gate(tmp_path).rename(tmp_path / "p5-prod.toml")
     error = refusal(tmp_path / "p5-prd.toml")
 
-    assert error.message.endswith(f"The gate files in {tmp_path}: p5-prod")
+    assert error.message.endswith(f"The gate files in {tmp_path}: p5-prod.toml")
     assert str(tmp_path / "p5-prod.toml") == error.nearest
 
 

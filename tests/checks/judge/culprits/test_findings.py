@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 
+from checks.culprit.matrix import Entity, Span
 from checks.documents.decode import decode
 from checks.judge.culprits.findings import judge
 from checks.judge.culprits.from_report import COLLECTIVE, NCCL
+from checks.judge.culprits.wording import remedy
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Report, Value
 from checks.policy import CheckPolicy, Policy
 from tasks.gate_file.references import default_policy
+from tests.checks.culprit import planted
 from tests.checks.culprit.rows import FAST, Change, slow_link, slow_ranks, tournament
 from tests.sample_reports import FACTS, POLICY, with_row, without_row
 
@@ -81,6 +84,14 @@ def test_two_ranks_and_no_floor_were_held_to_nothing() -> None:
 def test_tournament_of_eight_nodes_names_only_the_bad_part(change: Change, named: str) -> None:
     """And nobody else."""
     assert {named: "FAIL HARDWARE"} == _said(tournament(8, 1, change))
+
+
+def test_within_a_node_no_cable_and_no_switch_is_checked() -> None:
+    """Its GPUs are connected by NVLink, PCIe and memory."""
+    inside, between = (planted.matrix(planted.ranks(2, 2), span=span) for span in (Span.INSIDE, Span.BETWEEN))
+
+    for kind in (Entity.LINK, Entity.RANK):
+        assert "cable" in remedy(kind, between) and "cable" not in remedy(kind, inside)
 
 
 def test_findings_about_one_node_from_several_metrics_are_merged() -> None:

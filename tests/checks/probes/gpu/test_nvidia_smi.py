@@ -104,6 +104,11 @@ def test_a_missing_gpu_rests_on_the_lines_that_say_so() -> None:
     assert all("GPU is lost" in line for line in lines[1:])
 
 
+def test_a_gpu_of_which_the_driver_says_what_it_needs_is_not_missing() -> None:
+    """Its values cannot be read before the reset, and a person would look for a GPU that is there."""
+    assert (0,) == parts(recorded("h100_reset_required.xml"))["gpu.inventory"].metrics["gpus_missing"]
+
+
 def test_nvidia_smi_output_at_rest_has_no_clocks_part() -> None:
     """That no reason is active on a GPU that does nothing is no evidence."""
     assert "gpu.clocks" not in parts(recorded("h100_healthy.xml"))

@@ -54,14 +54,31 @@ def look(
     work: Work = Work.CHECK,
     distributed: str = "none",
     environment: Mapping[str, str] = NOTHING,
+    gpus: int = 0,
 ) -> tuple[tuple[str, str], ...]:
     """The result and the text of each line of the preflight."""
-    made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin(), skip=skip)
+    declared = Declared("cpu", 1, gpus, 2)
+    made = bundles.make("g-1", declared, Profile.QUICK, local_policy(), builtin(), skip=skip)
     files = {"bundle.json": bundles.dump(made)}
     behind = (*STARTERS[distributed], "train.py")
     job = JobSpec("g-1-check-1", ("{python}", "-m", "checks"), 1, 2, 60.0, files, environment, work, behind)
     launcher = LocalLauncher(folder / "jobs", LocalOptions(python=python))
     return tuple((line.result.value, line.text) for line in launcher.preflight((launcher.plan(job),)))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "driver", "is_warned"), [(8, False, True), (8, True, False), (0, False, False)]
+)
+def test_declared_gpus_on_a_machine_without_one_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, driver: bool, is_warned: bool
+) -> None:
+    """The gate may start all the same: only its checks know for certain."""
+    file = tmp_path if driver else tmp_path / "gpus"
+    monkeypatch.setattr(preflight, "GPU_FILES", (str(tmp_path / "absent"), str(file)))
+    warnings = [text for result, text in look(tmp_path, sys.executable, gpus=gpus) if result == "warning"]
+
+    said = "GPUs: 8 GPUs a node are declared, and this machine has none"
+    assert [True] * is_warned == [text.startswith(said) for text in warnings]
 
 
 LACKS = "{0}, which runs the nodes, has no module torch. Install it: {0} -m pip install torch"
