@@ -40,7 +40,7 @@ FACTS = Facts(
 EXACT_SUMS = (
     "sums of integers below 2^24 are exact in float32: one wrong element, of however many, is corruption"
 )
-OUT = "Do not train on this rank's node: run the gate without it."
+OUT = "Do not train on this rank's node, and run the gate without it."
 WHEN = "2026-11-21T08:00:00+00:00"
 SIZES = tuple(1024 * 4**step for step in range(8))
 GROUPED = ("collective.all_reduce", "training.ddp")

@@ -108,9 +108,10 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
     for case, steps in plans:
         blame = case.blames[0]
         write_stdout(f"{case.node}: {blame.check}: {one_line(blame.message, 300)}\n")
+        write_stdout("  Each step is only for a node that the checks still refuse after the step before.\n")
         for number, (rung, command) in enumerate(steps, 1):
-            message = command or STEPS.get(rung, "")
-            write_stdout(f"  {number}. {rung.value}{f': {message}' if message else ''}\n")
+            texts = (rung.value, STEPS.get(rung, ""), command)
+            write_stdout(f"  {number}. {': '.join(filter(None, texts))}\n")
     write_stderr(f'prelaunch: [remediation] mode is "{mode}", so nothing was done')
     return int(Exit.GO)
 

@@ -110,13 +110,12 @@ def _event(page: Notification, routing_key: str, items: list[dict[str, object]])
 def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, object]:
     left_out = len(page.items) - len(items) + page.more_items
     # PagerDuty links only to what a browser opens, and shows the details in this order.
-    details: dict[str, object] = {"report": page.url or "none was written"}
-    details |= {key: excerpt(value, FIELD) for key, value in page.facts}
+    details: dict[str, object] = {key: excerpt(value, FIELD) for key, value in page.facts}
     details |= {"findings": items} if items else {"said": excerpt(page.text, FIELD)}
     details |= {"findings left out": f"{left_out} more are in the report"} if left_out else {}
     details |= {"cost": [excerpt(line, FIELD) for line in page.costs]} if page.costs else {}
     details |= {"failed deliveries": [excerpt(line, FIELD) for line in page.failed]} if page.failed else {}
-    return details | {"gate": page.gate, "gate id": page.gate_id}
+    return {**details, "report": page.url or "none was written", "gate": page.gate, "gate id": page.gate_id}
 
 
 def _item(item: Item) -> dict[str, object]:

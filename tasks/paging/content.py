@@ -242,10 +242,10 @@ def training_of(outcome: GateOutcome) -> str:
 def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict, context = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
-    items = items_of(verdict, context)
     # A command that takes a node away would end the training that an answer starts.
     if page.topic is PageKind.QUESTION:
-        items = tuple(replace(item, commands=()) for item in items)
+        context = replace(context, site=replace(context.site, launcher=""))
+    items = items_of(verdict, context)
     meaning = " ".join(
         filter(None, (explanation_before(verdict, context.failed), context.training, context.measured))
     )

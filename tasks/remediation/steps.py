@@ -162,8 +162,8 @@ def _leave(reason: Reason) -> Step:
 PAGED: Mapping[Reason, str] = {
     Reason.SUSPECT_POLICY: "the gate condemned so many nodes that the policy or the image is more likely to be wrong",
     Reason.STALE: "the verdict is too old to act on. Run the gate again",
-    Reason.BEFORE_BREAKER: "the verdict is older than the moment at which the breaker was closed. Run the gate again",
-    Reason.BREAKER_OPEN: "the breaker stopped all repairs: too many in a short time. Find the cause, then use --close-breaker",
+    Reason.BEFORE_BREAKER: "the verdict is older than the moment at which repairs were allowed again. Run the gate again",
+    Reason.BREAKER_OPEN: "all repairs were stopped after too many in a short time. Find the cause, then use --close-breaker",
     Reason.RETURNED_BY_OTHER: "somebody returned it to service before it was proven",
     Reason.NOT_SEEN: "the scheduler does not list it, or does not say how it is",
     Reason.TOO_MANY_OUT: "taking it out of service would leave too few nodes",
@@ -194,7 +194,7 @@ def reason_text(reason: Reason) -> str:
 
 
 # Why a person has to know of a node under our mark whose case ends for another reason.
-UNPROVEN = "it stays fenced and unproven, and Prelaunch does nothing more for it"
+UNPROVEN = "it stays out of service without a passed re-test, and Prelaunch does nothing more for it"
 
 
 def _unsettled(act: Act, engine: Engine, settings: RepairSettings, now: float) -> Step:

@@ -127,7 +127,7 @@ def explanation(verdict: Verdict) -> str:
         lacks = (
             "evidence is missing"
             if _lacks(verdict)
-            else "everything was measured, but some of the measurements prove nothing"
+            else "everything was measured, but some of the measurements cannot be relied on"
         )
         return f"The gate cannot tell: {lacks}. This does not mean that any machine is broken."
     if verdict.suspect_policy:
@@ -145,10 +145,11 @@ def explanation(verdict: Verdict) -> str:
     broken = dict.fromkeys(
         f.subject if LINK in f.subject else node_of(f.subject) for f in fails if f.cause is Cause.HARDWARE
     )
-    blamed = f"the hardware of {listed_names([*broken], MOST_ALIKE)} is" if broken else "nobody's hardware is"
+    hardware = listed_names([*broken], MOST_ALIKE)
+    fault = f"the fault is in the hardware of {hardware}" if broken else "no broken hardware was found"
     if not failed or not verdict.coverage.nodes.required:
-        return f"At least one check failed; {blamed} blamed."
-    return f"{len(failed)} of {counted(verdict.coverage.nodes.required, 'node')} failed a check; {blamed} blamed."
+        return f"At least one check failed; {fault}."
+    return f"{len(failed)} of {counted(verdict.coverage.nodes.required, 'node')} failed a check; {fault}."
 
 
 def time_before(judged_s: float | None, measured_s: float | None) -> str:

@@ -93,6 +93,7 @@ def _properties(report: Report | None, verdict: Verdict, line: str, context: Ver
     properties = xml.Element("properties")
     digests = verdict.digests
     values = [("headline", line), ("answer", verdict.answer.value)]
+    values += [("training", context.training)] if context.training else []
     values += [("own_decision", one_line(context.own_decision, 1200))] if context.own_decision else []
     if report is not None:
         values += [

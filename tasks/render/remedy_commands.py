@@ -80,8 +80,12 @@ _OBEYS = (
 )
 # What the commands of a launcher do, where a reader of the remedy could not tell.
 PURPOSES: Mapping[str, str] = {
-    "sagemaker": "The command ends the warm pool: SageMaker takes its machines back, and starts the next job without them.",
-    "hyperpod": _OBEYS.format(what="the labels"),
+    "local": "Run the command on the machine that was tested, when nothing else runs there.",
+    "kubernetes": "The commands only keep pods off the node; the rest of the remedy is still to be done.",
+    "sagemaker": "SageMaker cannot replace one machine: the command ends the warm pool and gives all of its machines back, also the "
+    "healthy ones. The next job waits for machines, and may get the same ones.",
+    "hyperpod": "HyperPod cannot reset one GPU: the label UnschedulablePendingReboot reboots the whole node. "
+    + _OBEYS.format(what="the labels"),
     "hyperpod-slurm": _OBEYS.format(what="the reasons Action:Reboot and Action:Replace"),
 }
 # The label of a GPU in a report, with its number as NVML counts: "GPU 3", "GPU 5 (0000:b9:00.0)".
@@ -117,11 +121,11 @@ def engine_of(launcher: str, options: Mapping[str, object]) -> str:
 def commands(
     finding: Finding | Group, subject: str, verdict: Verdict, site: RemedyContext
 ) -> tuple[str, ...]:
-    """What to type for a finding about a subject. Nothing for a link or the whole cluster, and nothing while the image is suspect.
-    Nothing either beside a training that starts, or may: these commands take its node away, and "kubectl drain" would end it.
+    """What to type for a failure of a subject. Nothing for a warning, a link or the whole cluster, and nothing while the image is
+    suspect. Nothing either beside a training that starts, or may: these commands take its node away, and "kubectl drain" would end it.
     """
     node = node_of(subject)
-    blamed = finding.cause in (Cause.HARDWARE, Cause.APPLICATION) and finding.level is not Level.PASS
+    blamed = finding.cause in (Cause.HARDWARE, Cause.APPLICATION) and finding.level is Level.FAIL
     trains = verdict.answer in (Answer.GO, Answer.ASK)
     if trains or not blamed or node == CLUSTER or LINK in node or verdict.suspect_policy:
         return ()

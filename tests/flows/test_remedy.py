@@ -196,6 +196,7 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
     assert 0 == main(["repair", "run", str(path)])
     said = capsys.readouterr()
     assert "1. fence: type-fence node-1" in said.out
+    assert "return: the node serves again, once a gate on it has proven it: type-return node-1" in said.out
     assert "nothing was done" in said.err
     assert 0 == main(["repair", "run", str(path), "--format", "json"])
     (case,) = json.loads(capsys.readouterr().out)["cases"]
@@ -334,7 +335,7 @@ def test_a_person_closes_the_breaker_in_the_terminal(
     state = remedy(path)
 
     assert "NotRepaired" == state.name
-    assert "older than the moment at which the breaker was closed" in state.message
+    assert "older than the moment at which repairs were allowed again" in state.message
     assert [] == machines.calls
 
 

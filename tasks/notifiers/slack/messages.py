@@ -57,7 +57,6 @@ DOING = {
 ELSEWHERE = "opens only on the machine that runs this server"
 # Facts that stand before the findings, and are not cut with the last ones.
 FIRST = (MEANING, PAID)
-UNANSWERED = "No answer by then is a refusal."
 CUT = "This message is truncated at Slack's limits. The report has everything."
 # Nothing else may stand in a mention: https://docs.slack.dev/messaging/formatting-message-text#mentioning-users.
 _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
@@ -72,9 +71,14 @@ def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     ways = ["with the buttons below"] if question.by_slack else []
     ways += [_in_prefect(question.url)] if question.url and not question.repair else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
-    text = marked(f"{prompt} {how} {when(question.deadline)}. {UNANSWERED}")
+    text = marked(f"{prompt} {how} {_by(question)}")
     text["block_id"] = BLOCK_ID
     return [text, _buttons(gate_id, question)] if question.by_slack else [text]
+
+
+def _by(question: PendingQuestion) -> str:
+    late = "the node stays as it is" if question.repair else "the training is not started"
+    return f"{when(question.deadline)}. Without an answer by then, {late}."
 
 
 def _in_prefect(url: str) -> str:
@@ -158,18 +162,19 @@ def notification_message(page: Notification) -> Message:
 
 def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     """The reply that @-mentions people: who, the first line, and what to do first, or by when to answer. Of several findings with
-    commands it has the first command of each, up to ITEMS_SHOWN.
+    commands it has the first command of each, and its machine, up to ITEMS_SHOWN.
     """
     line = first_line(page)
     called = f"{mention(ids)} " if ids else ""
     blocks = [marked(f"{called}*{escape(line)}*")]
     first = page.items[0] if page.items else None
     if page.question is not None:
-        blocks.append(marked(f"Answer in the message above by {when(page.question.deadline)}. {UNANSWERED}"))
+        blocks.append(marked(f"Answer in the message above by {_by(page.question)}"))
     elif first is not None and first.remedy:
         blocks.append(plain(f"Do: {first.remedy}"))
-        commands = dict.fromkeys(item.commands[0] for item in page.items[:ITEMS_SHOWN] if item.commands)
-        blocks += [code("\n".join(commands))] if commands else []
+        commands = {item.commands[0]: item.where for item in page.items[:ITEMS_SHOWN] if item.commands}
+        lines = [f"{line}  # {where}" if len(commands) > 1 else line for line, where in commands.items()]
+        blocks += [code("\n".join(lines))] if lines else []
     return Message(called + escape(line, FALLBACK), blocks)
 
 
@@ -196,7 +201,7 @@ def answer_message(answer: AnswerLine) -> Message:
 def finding_blocks(item: Item, title: str) -> list[Block]:
     """A finding with its remedy, the commands to type, and its evidence. What the title says already is not repeated."""
     is_known = bool(item.sentence) and item.sentence in title
-    text = f"{item.heading} ({item.check})" if is_known else str(item)
+    text = f"{item.heading}: {item.where} ({item.check})" if is_known else str(item)
     text += f"\nDo: {item.remedy}" if item.remedy else ""
     blocks = [plain(text)]
     blocks += [code("\n".join(item.commands))] if item.commands else []

@@ -28,7 +28,7 @@ def _pages(report: Report) -> dict[str, str]:
     return {
         "80.txt": terminal(report, verdict, "sample-gate", 80, context=context),
         "md": markdown(report, verdict, "sample-gate", context),
-        "xml": junit(report, verdict, "sample-gate"),
+        "xml": junit(report, verdict, "sample-gate", context),
     }
 
 

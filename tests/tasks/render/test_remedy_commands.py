@@ -108,23 +108,24 @@ def test_remedy_command_is_not_offered_without_a_clear_target() -> None:
     assert () == typed(replaced, RemedyContext("sagemaker", "p5.48xlarge"))
 
 
-@pytest.mark.parametrize("answer", [Answer.GO, Answer.ASK])
-def test_no_command_takes_a_node_from_a_training_that_starts_or_may(answer: Answer) -> None:
-    """The warnings of a GO keep their remedy in words."""
-    warning = replace(_finding(), level=Level.WARN)
-    verdict = replace(_verdict(warning), answer=answer, level=Level.WARN, condemned=())
+@pytest.mark.parametrize(("answer", "level"), [("GO", "FAIL"), ("ASK", "FAIL"), ("NO_GO", "WARN")])
+def test_no_command_takes_a_node_from_a_training_or_for_a_warning(answer: str, level: str) -> None:
+    """A warning keeps its remedy in words, also where another node is refused: its node is not broken."""
+    finding = replace(_finding(), level=Level[level])
+    verdict = replace(_verdict(finding), answer=Answer[answer])
 
-    assert () == commands(warning, "node-1", verdict, RemedyContext("kubernetes"))
+    assert () == commands(finding, "node-1", verdict, RemedyContext("kubernetes"))
 
 
 @pytest.mark.parametrize("kind", [PageKind.QUESTION, PageKind.REFUSED])
 def test_a_question_about_a_refusal_has_no_command(kind: PageKind) -> None:
-    """The answer may start a training on that node."""
+    """The answer may start a training on that node. What a command does is not said either."""
     judged = JudgedReport(
         healthy(), _verdict(_finding()), context=VerdictContext(RemedyContext("kubernetes"))
     )
+    item = content._judged(page(kind), judged).items[0]
 
-    assert bool(content._judged(page(kind), judged).items[0].commands) is (kind is PageKind.REFUSED)
+    assert [kind is PageKind.REFUSED] * 2 == [bool(item.commands), PURPOSES["kubernetes"] in item.remedy]
 
 
 @pytest.mark.parametrize("decision", [Decision.REFUSED, Decision.OBSERVED, Decision.OVERRIDDEN])
@@ -223,14 +224,16 @@ def test_every_command_can_be_filled_in() -> None:
 @pytest.mark.parametrize("launcher", PURPOSES)
 def test_a_command_that_explains_nothing_by_itself_is_explained(launcher: str) -> None:
     """Also that HyperPod may ignore it; without a command nothing is, nor a command whose name says what it does."""
-    finding = replace(_finding(), remedy="Replace the node.")
+    action = Action.RESET_GPU if launcher == "local" else Action.REPLACE
+    finding = replace(_finding(action=action), remedy="Replace the node.")
     (item,) = gathered((finding,))
 
     place = RemedyContext(launcher, "ml.p5.48xlarge", "gate-1-check-1")
     remedy, lines = advice(item, _verdict(finding), place)
-    assert (1, f"Replace the node. {PURPOSES[launcher]}") == (len(lines), remedy)
+    assert lines and f"Replace the node. {PURPOSES[launcher]}" == remedy
     assert ("Replace the node.", ()) == advice(item, _verdict(finding), RemedyContext("sagemaker"))
-    assert "Replace the node." == advice(item, _verdict(finding), RemedyContext("slurm"))[0]
+    on_slurm = advice(item, _verdict(finding), RemedyContext("slurm"))[0]
+    assert "Replace the node." == on_slurm.removesuffix(f" {SSH}")
 
 
 def test_a_command_on_a_drained_node_is_for_when_its_jobs_have_ended() -> None:

@@ -48,7 +48,7 @@ REFUSED = Notification(
     gate="p5-prod",
     culprits=("ip-10-0-3-7",),
     items=(ITEM,),
-    facts=facts("1 of 4 nodes failed a check; the hardware of ip-10-0-3-7 is blamed. Training was not started."),
+    facts=facts("1 of 4 nodes failed a check; the fault is in the hardware of ip-10-0-3-7. Training was not started."),
     costs=("Starting the training anyway may lose 12 node-hours in its first 24 h; waiting for a replacement costs 3 node-hours.",),
     links=(Link("run in Prefect", RUN), Link("logs", "s3://bucket/gates/p5-1/logs")),
     measured_s=1_789_999_000.0,
@@ -57,6 +57,7 @@ GO = replace(
     REFUSED, title="GO p5-prod: 4 of 4 nodes", topic=PageKind.GO, items=(), costs=(), culprits=(),
     facts=facts("PASS: every required check ran and met the policy."),
 )  # fmt: skip
+READ_LOG = "Read this node's log (a gate keeps it in logs/ beside the report), then run the gate again."
 LOST = "node-3 sent no report (its process exited 7)"
 CANNOT_TELL = replace(
     REFUSED,
@@ -68,10 +69,10 @@ CANNOT_TELL = replace(
     costs=(),
     audience=Audience.OWNER,
     culprits=(),
-    items=(Item("CANNOT TELL", "EVIDENCE", "node-3", "report", LOST, "Look at its log.", (), ""),),
+    items=(Item("CANNOT TELL", "EVIDENCE", "node-3", "report", LOST, READ_LOG, (), ""),),
 )
 ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, RUN)
-DOUBT = "node-2: synchronised is false (system.clock)"
+DOUBT = "node-2 has a clock that is not synchronised"
 QUESTION = replace(
     REFUSED,
     title=f"ASK p5-prod: {DOUBT}. Answer by 14:13 UTC",

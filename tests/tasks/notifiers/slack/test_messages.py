@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tasks.gate.question import AnswerChannel
-from tasks.notifiers.base import PAID, AnswerLine, Audience, Item, Link, Notification, PageKind
+from tasks.notifiers.base import PAID, AnswerLine, Item, Link, Notification, PageKind
 from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
 from tasks.notifiers.slack.messages import (
     Message,
@@ -30,7 +30,8 @@ from tests.tasks.sessions import answer
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
 OVERRIDING = replace(ASKED, override=True)
-OVERRIDE = replace(REFUSED, topic=PageKind.QUESTION, audience=Audience.OWNER, question=OVERRIDING)
+WITHHELD = (replace(ITEM, remedy="Replace the node.", commands=()),)
+OVERRIDE = replace(REFUSED, topic=PageKind.QUESTION, question=OVERRIDING, items=WITHHELD)
 CONSOLE = "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html"
 HOSTILE = (
     "<!channel> <@U1> *bold* _it_ ~no~ `code` :fire: <http://evil|x> http://evil.example & ```\x1b[31m\u202e"
@@ -85,10 +86,10 @@ def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> N
 
 def test_a_mention_has_the_first_command_of_each_broken_node() -> None:
     """Whoever is woken takes out both, and not only the node that the first line names first."""
-    both = replace(REFUSED, items=(ITEM, replace(ITEM, commands=("scontrol update nodename=n2", "reset"))))
+    second = replace(ITEM, where="node-2", commands=("scontrol update nodename=n2", "reset"))
 
-    text = json.dumps(mention_message(both, ()).blocks[-1])
-    assert json.dumps(ITEM.commands[0])[1:-1] in text and "scontrol update nodename=n2" in text
+    text = json.dumps(mention_message(replace(REFUSED, items=(ITEM, second)), ()).blocks[-1])
+    assert json.dumps(ITEM.commands[0])[1:-1] in text and "scontrol update nodename=n2  # node-2" in text
     assert "reset" not in text
 
 

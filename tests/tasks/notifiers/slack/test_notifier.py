@@ -118,7 +118,7 @@ def test_a_question_has_buttons(slack: SlackServer, setup: NotifierSetup) -> Non
     value = {"flow_run_id": "run-1", "gate_id": "p5-1", "key": "gate-1-a"}
     assert [json.loads(button["value"]) for button in message.actions.values()] == [value] * 3
     assert "<!date^1790000000^{date_short_pretty} at {time}|2026-09-21 14:13 UTC>" in message.shown
-    assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node-2: synchronised is false")
+    assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node-2 has a clock that is not")
 
 
 def test_slack_question_without_approvers_has_no_buttons(slack: SlackServer, setup: NotifierSetup) -> None:
