@@ -100,9 +100,9 @@ def odds(culprit: Suspect) -> str:
     return f"{message}; the next candidate is {typed_subject(other.kind, other.subject)}, {percent(other.probability)}"
 
 
-def remedy(kind: Entity, matrix: Matrix) -> str:
+def remedy(entity: Entity, matrix: Matrix) -> str:
     """What to do about a suspect."""
-    return INSIDE.get(kind, REMEDIES[kind]) if matrix.span is Span.INSIDE else REMEDIES[kind]
+    return INSIDE.get(entity, REMEDIES[entity]) if matrix.span is Span.INSIDE else REMEDIES[entity]
 
 
 def _fault(matrix: Matrix, metric: MatrixSubject | None) -> str:

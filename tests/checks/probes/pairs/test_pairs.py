@@ -19,7 +19,7 @@ WORLDS: Mapping[str, World] = {
     "lying": World(4, 1, "corrupt", victim=1, options={"confirms": 1}),
     "mute": World(5, 1, "mute", victim=1),
     "late": World(5, 1, "late", victim=2),
-    "storeless": World(5, 1, "storeless", victim=3),
+    "storeless": World(5, 1, "storeless", victim=3, options={"round_s": 5.0}),
     "uncertain": World(6, 1, "uncertain", victim=0, options={"budget_s": 0.0, "round_s": 0.6}),
     "fragile": World(5, 1, "stop", victim=2, fragile=True),
     "matchings": World(5, 1, options={"all_pairs_nodes": 4, "matchings": 3, "confirms": 1}),
