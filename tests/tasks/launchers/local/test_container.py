@@ -253,7 +253,7 @@ def test_the_preflight_starts_a_container_as_the_nodes_would_be(engine: Engine, 
     ((_, no_image),) = said({**whole, "container_image": "localhost/nobody-made-it:7"})
     ((_, no_torch),) = said({**whole, "container_mounts": bare, "python": "/usr/bin/python3"})
     ((result, no_python),) = said({**whole, "python": "/nope/python"})
-    ((_, no_gpus),) = said(whole, gpus=8)
+    no_gpus = str(said(whole, gpus=8))
     ((_, no_script),) = said(whole, work=Work.CONFIRM)
     (tmp_path / "train.py").touch()
     mounts = (*engine.mounts, f"{tmp_path}:{tmp_path}:ro")
