@@ -231,6 +231,7 @@ class Policy:
     """A site's policy. `instance_types` are those that it was written for; machines of other types are not judged by it.
 
     `false_names` is how many good nodes the rules that compare machines may name per report because of noise alone, on average.
+    `judges` is how many hosts of a job decide where checks and training are one job (checks/runner/in_job/judges.py).
     """
 
     name: Annotated[str, Text(r"[a-z0-9][a-z0-9-]*", 64)]
@@ -239,6 +240,7 @@ class Policy:
     max_unfit_fraction: Ratio
     checks: Mapping[str, CheckPolicy]
     false_names: Annotated[float, Range(1e-9, 1.0)] = FALSE_NAMES
+    judges: Annotated[int, Range(2, 100_000)] = field(default=3, metadata=SPARSE)
 
     @cached_property
     def digest(self) -> str:

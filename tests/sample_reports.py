@@ -10,9 +10,10 @@ from checks.check import Check, Measurement, check
 from checks.check import Context as Context
 from checks.facts.instances import Facts, Instance
 from checks.facts.provenance import NumberKind, Provenance
-from checks.judge.verdict import decide
+from checks.judge.verdict import decide, unreadable
 from checks.model import (
     CLUSTER,
+    Answer,
     Cause,
     Declared,
     Finding,
@@ -135,6 +136,11 @@ def healthy(
 def verdict_of(report: Report, policy: Policy = POLICY) -> Verdict:
     """What the engine says."""
     return decide(report, policy, FACTS)
+
+
+def answered(answer: Answer, *findings: Finding) -> Verdict:
+    """A verdict about nothing, with this answer."""
+    return replace(unreadable("", POLICY, FACTS, b""), answer=answer, findings=findings)
 
 
 def with_row(report: Report, name: str, subject: str, change: Callable[[Observation], Observation]) -> Report:

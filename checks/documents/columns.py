@@ -109,6 +109,11 @@ class CheckTable(_ObservationTable):
         metrics = {name: pick(column) for name, column in self.columns.metrics.items()}
         return CheckTable(self.check, Columns(**plain, metrics=metrics))
 
+    def measured(self) -> CheckTable:
+        """The rows that measured."""
+        places = [i for i, outcome in enumerate(self.columns.outcomes) if outcome is Outcome.MEASURED]
+        return self if len(places) == len(self) else self.take(places)
+
     def by_subject(self) -> CheckTable:
         """The rows in the order of their subjects' names."""
         subjects = self.columns.subjects
@@ -174,6 +179,12 @@ def by_check(observations: Sequence[Observation]) -> dict[str, CheckTable]:
     for observation in observations:
         grouped.setdefault(observation.check, []).append(observation)
     return {check: CheckTable.collect(check, group) for check, group in grouped.items()}
+
+
+def measured_by_check(observations: Sequence[Observation]) -> dict[str, CheckTable]:
+    """Check -> its rows that measured, if there are any."""
+    tables = {check: table.measured() for check, table in by_check(observations).items()}
+    return {check: table for check, table in tables.items() if len(table)}
 
 
 def _objects(column: Sequence[Value | None]) -> Sequence[Value | None]:

@@ -77,9 +77,10 @@ def _read_of(target: Any) -> Read:
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return partial(_decode_mapping, args[1])
     if dataclasses.is_dataclass(target):
-        return partial(_decode_dataclass, target)
+        needed = frozenset(field.name for field in dataclasses.fields(target) if required(field))
+        return partial(_decode_dataclass, target, needed)
     if isinstance(target, type) and issubclass(target, Enum):
-        return partial(_decode_enum, target)
+        return partial(_decode_enum, {member.value: member for member in target})
     return partial(_decode_scalar, target)
 
 
@@ -90,20 +91,22 @@ def _decode_annotated(args: Sequence[Any], value: object, path: str) -> object:
     return decoded
 
 
-def _decode_dataclass(target: Any, value: object, path: str) -> object:
+def _decode_dataclass(target: Any, needed: frozenset[str], value: object, path: str) -> object:
     if not isinstance(value, Mapping):
         raise _no_table(value, path)
     table: Mapping[str, object] = value
-    hints, fields = shape(target)
-    if issubclass(target, Foreign):
+    hints, _ = shape(target)
+    if not table.keys() <= hints.keys():
+        if not issubclass(target, Foreign):
+            unknown = next(key for key in table if key not in hints)
+            raise DecodeError("unknown key", _join(path, unknown), nearest(unknown, tuple(hints)))
         table = {key: item for key, item in table.items() if key in hints}
-    for key in table:
-        if key not in hints:
-            raise DecodeError("unknown key", _join(path, key), nearest(key, tuple(hints)))
-    missing = [f.name for f in fields if f.name not in table and required(f)]
-    if missing:
-        raise DecodeError("missing key", _join(path, missing[0]))
-    return target(**{key: _decode(hints[key], item, _join(path, key)) for key, item in table.items()})
+    if not needed <= table.keys():
+        raise DecodeError(
+            "missing key", _join(path, next(name for name in hints if name in needed - table.keys()))
+        )
+    start = f"{path}." if path else ""
+    return target(**{key: _decode(hints[key], item, f"{start}{key}") for key, item in table.items()})
 
 
 def _scalar_of(target: Any) -> Any:
@@ -146,18 +149,25 @@ def column(target: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
     """
     if id(target) not in _COLUMNS:
         _COLUMNS[id(target)] = (target, dict(_column_readers(target)))
-    readers, item_types = _COLUMNS[id(target)][1], set(map(type, items))
-    if not item_types <= readers.keys():
+    readers, item_types = _COLUMNS[id(target)][1], list(map(type, items))
+    if not readers.keys() >= set(item_types):
         return None
-    if len(item_types) == 1:
-        return readers[item_types.pop()](items)
-    rest: dict[type, Iterator[Any]] = {}
-    for item_type in item_types:
-        decoded = readers[item_type]([item for item in items if type(item) is item_type])
+    return _grouped(item_types, items, lambda item_type, group: readers[item_type](group))
+
+
+def _grouped(
+    keys: Sequence[Any], items: Sequence[Any], read: Callable[[Any, Sequence[Any]], tuple[Any, ...] | None]
+) -> tuple[Any, ...] | None:
+    """Items of one key are read together; None if a group cannot be read."""
+    if len(kinds := set(keys)) == 1:
+        return read(kinds.pop(), items)
+    rest: dict[Any, Iterator[Any]] = {}
+    for key in kinds:
+        decoded = read(key, [item for own, item in zip(keys, items, strict=True) if own == key])
         if decoded is None:
             return None
-        rest[item_type] = iter(decoded)
-    return tuple([next(rest[type(item)]) for item in items])
+        rest[key] = iter(decoded)
+    return tuple([next(rest[key]) for key in keys])
 
 
 Column = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
@@ -176,6 +186,12 @@ def _column_readers(target: Any) -> Iterator[tuple[type, Column]]:
         yield from ((own, partial(_first_fitting, readers)) for own, readers in readers_by_type.items())
     elif origin is Annotated and args[0] in (int, float) and isinstance(args[1], Range):
         yield args[0], partial(_numbers, args[1])
+    elif origin is Annotated and args[0] is str:
+        yield str, partial(_texts, args[1:])
+    elif dataclasses.is_dataclass(target):
+        yield dict, partial(_tables, target)
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        yield dict, partial(_mappings, args[1])
     elif origin is tuple:
         yield list, partial(_lists, args[0])
     elif isinstance(target, type) and issubclass(target, Enum):
@@ -187,7 +203,14 @@ def _column_readers(target: Any) -> Iterator[tuple[type, Column]]:
 
 
 def _first_fitting(readers: Sequence[Column], items: Sequence[Any]) -> tuple[Any, ...] | None:
-    return next((decoded for reader in readers if (decoded := reader(items)) is not None), None)
+    """What the first reader that accepts them makes of all items. Lists of texts and lists of numbers are read apart."""
+    decoded = next((decoded for reader in readers if (decoded := reader(items)) is not None), None)
+    if decoded is not None or type(items[0]) is not list:
+        return decoded
+    keys = [frozenset(map(type, item)) for item in items]
+    return (
+        _grouped(keys, items, lambda _, group: _first_fitting(readers, group)) if len(set(keys)) > 1 else None
+    )
 
 
 def _numbers(limit: Range | None, items: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -203,6 +226,45 @@ def _numbers(limit: Range | None, items: Sequence[Any]) -> tuple[Any, ...] | Non
 
 def _members(members: Mapping[str, object], items: Sequence[Any]) -> tuple[Any, ...] | None:
     return tuple(map(members.__getitem__, items)) if members.keys() >= set(items) else None
+
+
+def _texts(rules: Sequence[Any], items: Sequence[Any]) -> tuple[Any, ...] | None:
+    try:
+        for text in set(items):
+            for rule in rules:
+                rule.check(text, "")
+    except DecodeError:
+        return None
+    return tuple(items)
+
+
+def _tables(target: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Dataclasses, a field at a time."""
+    hints, fields = shape(target)
+    needed = {field.name for field in fields if required(field)}
+
+    def read(keys: Sequence[str], group: Sequence[Any]) -> tuple[Any, ...] | None:
+        if not needed <= set(keys) <= hints.keys():
+            return None
+        columns = [column(hints[key], [item[key] for item in group]) for key in keys]
+        if not keys or any(values is None for values in columns):
+            return None
+        return tuple(
+            [target(**dict(zip(keys, values, strict=True))) for values in zip(*columns, strict=True)]
+        )
+
+    try:
+        return _grouped(list(map(tuple, items)), items, read)
+    except DecodeError:  # of the dataclass itself
+        return None
+
+
+def _mappings(target: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
+    decoded = column(target, list(chain.from_iterable(item.values() for item in items)))
+    if decoded is None:
+        return None
+    values = iter(decoded)
+    return tuple([{key: next(values) for key in item} for item in items])
 
 
 def _lists(target: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -224,11 +286,10 @@ def _decode_mapping(target: Any, value: object, path: str) -> object:
     return {key: _decode(target, item, _join(path, key)) for key, item in value.items()}
 
 
-def _decode_enum(target: type[Enum], value: object, path: str) -> object:
-    for member in target:
-        if type(value) is str and member.value == value:
-            return member
-    choices = [str(member.value) for member in target]
+def _decode_enum(members: Mapping[object, Enum], value: object, path: str) -> object:
+    if type(value) is str and value in members:
+        return members[value]
+    choices = list(map(str, members))
     raise DecodeError(f"{value!r:.80} is none of {', '.join(choices)}", path, nearest(str(value), choices))
 
 

@@ -1,7 +1,8 @@
-"""Barriers between the nodes of a gate: notes on the first node's responder, each with a deadline."""
+"""Barriers between the nodes of a gate: notes on one node's responder, usually the first one's, each with a deadline."""
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Sequence
@@ -31,6 +32,16 @@ class NodeBarrier:
         self.node, self.first = access.node, roster.members[0]
         self.rank = [member.name for member in roster.members].index(access.node)
         self._refused: dict[str, int] = {}
+
+    def kept_by(self, member: Member) -> NodeBarrier:
+        """The notes that this member stores in place of the first node."""
+        board = copy.copy(self)
+        board.first = member
+        return board
+
+    @property
+    def _is_here(self) -> bool:
+        return self.first.name == self.node
 
     def agree(self, barrier: str, objection: str, patience_s: float = 0.0, until: float = math.inf) -> str:
         """Waits for every node at the barrier. Returns the first objection, or which node is missing, or "".
@@ -103,7 +114,7 @@ class NodeBarrier:
         """Writes a note, and tries again until the deadline, because the first node may still be starting. Returns why it failed, or
         "".
         """
-        if self.rank == 0:
+        if self._is_here:
             return self._failure(key, self.responder.put(key, value).value)
         while True:
             try:
@@ -128,7 +139,7 @@ class NodeBarrier:
         that is given. One request asks for all, because of many nodes each asks for the notes of all. Without keys nobody is asked:
         the first node may have left already.
         """
-        if self.rank == 0:
+        if self._is_here:
             return self.responder.get_all(keys, max(0.0, deadline - time.monotonic()), alike)
         notes: list[str | None] = [None] * len(keys)
         while None in notes and (left := deadline - time.monotonic()) > 0:

@@ -97,6 +97,11 @@ class Deadline:
         """The time from now until the verdict has to be there."""
         return max(0.0, self.ends_at + ANSWER_S - time.monotonic())
 
+    def by(self, seconds: float, after_s: float) -> float:
+        """In so many seconds, and no later than `after_s` after the deadline, however little that leaves (time.monotonic())."""
+        now = time.monotonic()
+        return min(now + seconds, max(self.ends_at + after_s, now + LEAST_S))
+
     def reason(self, progress: CheckProgress) -> str:
         """The reason in the observation of a check that the deadline ended."""
         return f"the run's deadline of {self.seconds:g} s passed: {progress.value}"

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from checks.documents.answer import ASKING, AnswerWord, wait_for_answer
-from checks.documents.report import NodeReport, dump_plain
+from checks.documents.report import NodeReport, dump_plain, load_node
 from checks.exit_codes import Exit
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
 from checks.probes.host.system import identity_of_node
@@ -61,7 +61,8 @@ def play(argv: Sequence[str]) -> int | list[str]:
     command = words[words.index("--") + 1 :] if "--" in words else []
     if part == "asks":
         return _asking(attempt, node, float(option("--ask-s"))) or command
-    journal = SimpleNamespace(data=(attempt / "nodes" / f"{node}.json").read_bytes())
+    data = (attempt / "nodes" / f"{node}.json").read_bytes()
+    journal = SimpleNamespace(data=data, report=load_node(data))
     with (
         patch.object(job_gate, "run_beside", lambda *_: journal),
         patch.object(job_gate, "become_subreaper", lambda adopt=True: None),

@@ -24,21 +24,43 @@ from tests.mutants.survivors import KNOWN, Survivor, load
 from tests.mutants.trial import Copy, Fate, Trial
 
 # What decides: the verdict, the rules, the lock, who ends what, the gate inside a job, and what is merged.
-DECIDING = {
-    "checks": "check merge",
-    "checks.documents": "decode report",
-    "checks.judge": "completeness evidence machine_identity reachability verdict",
-    "checks.judge.certificates": "decision issue record",
-    "checks.judge.rules": "apply combined expected expected_values noise relative tails values",
-    "checks.runner.in_job": "confirm hold job_gate",
-    "tasks": "finish launch",
-    "tasks.gate": "question session",
-    "tasks.gate.approval": "answers",
-    "tasks.gate.lease": "lease owner",
-    "tasks.launchers": "attempts",
-    "tasks.remediation": "ladder proof steps",
-}
-MODULES = tuple(f"{folder}.{name}" for folder, names in DECIDING.items() for name in names.split())
+MODULES = (
+    "checks.check",
+    "checks.documents.decode",
+    "checks.documents.report",
+    "checks.judge.certificates.decision",
+    "checks.judge.certificates.issue",
+    "checks.judge.certificates.record",
+    "checks.judge.completeness",
+    "checks.judge.evidence",
+    "checks.judge.machine_identity",
+    "checks.judge.reachability",
+    "checks.judge.rules.apply",
+    "checks.judge.rules.combined",
+    "checks.judge.rules.expected",
+    "checks.judge.rules.expected_values",
+    "checks.judge.rules.noise",
+    "checks.judge.rules.relative",
+    "checks.judge.rules.tails",
+    "checks.judge.rules.values",
+    "checks.judge.verdict",
+    "checks.merge",
+    "checks.runner.in_job.confirm",
+    "checks.runner.in_job.hold",
+    "checks.runner.in_job.job_gate",
+    "checks.runner.in_job.judges",
+    "tasks.finish",
+    "tasks.gate.approval.answers",
+    "tasks.gate.lease.lease",
+    "tasks.gate.lease.owner",
+    "tasks.gate.question",
+    "tasks.gate.session",
+    "tasks.launch",
+    "tasks.launchers.attempts",
+    "tasks.remediation.ladder",
+    "tasks.remediation.proof",
+    "tasks.remediation.steps",
+)
 COUNT, SEED, LEAST = 200, 20261123, 0.9
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from checks.documents import open_findings as documents
-from checks.documents.columns import CheckTable, by_check
+from checks.documents.columns import CheckTable, measured_by_check
 from checks.documents.open_findings import OpenFinding, OpenFindings
 from checks.judge.clocks import seconds_of
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import ANSWERS, LatestEvidence, after_gate, keys_of, seen_on
-from checks.model import Cause, Finding, FindingKind, Level, Node, Outcome, Report, node_of
+from checks.model import Cause, Finding, FindingKind, Level, Node, Report, node_of
 from checks.value_types import DecodeError
 
 REMEDIED = frozenset(ANSWERS.values())
@@ -104,7 +104,7 @@ def failed_names(findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
 
 def closed_names(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
     """Node -> the names of its open findings that this gate answers: measured after a remedy, and not found again."""
-    records = by_check([record for record in report.observations if record.outcome is Outcome.MEASURED])
+    records = measured_by_check(report.observations)
     closed = {}
     for node in report.nodes:
         prior = loaded(node.open_findings)

@@ -1,9 +1,9 @@
 """The gate inside a job: the checks run, every host gets the same verdict, and only then the command starts, in the same process.
 A job of checks alone is the same gate without a command.
 
-Every host decides from all hosts' reports by the same pure function, publishes its pass token on the exchange, and
-starts the command only once it has seen an equal token of every host. If anything is missing at the deadline the verdict is
-CANNOT TELL. The first host keeps the merged report.
+A few hosts decide from all hosts' reports (checks/runner/in_job/judges.py). Every host verifies the decision, publishes its pass token
+on the exchange, and starts the command only once it has seen an equal token of every host. If anything is missing at the deadline the
+verdict is CANNOT TELL. The first host keeps the merged report.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import os
 import signal
 import sys
 import time
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,23 +20,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from checks import bundle as bundles
-from checks.documents.report import MERGED_FILE, digest, dump, dump_plain
+from checks.documents.report import MERGED_FILE, digest, dump_plain
 from checks.exchange import secret_key
-from checks.exchange.exchange import MESSAGE_BYTES, Responder
+from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
-from checks.facts.builtin import builtin
-from checks.judge.verdict import decide
-from checks.merge import merge
-from checks.model import Answer, Report, Verdict
+from checks.model import Answer, Verdict
 from checks.process.environment import for_training
 from checks.process.inheritance import FOR_TRAINING
 from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper
 from checks.process.whole_file import write_whole
 from checks.runner.barrier import OK, NodeBarrier
-from checks.runner.deadline import LEAST_S, NEVER, WRITE_S, limited
+from checks.runner.deadline import NEVER, WRITE_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, found_here, twice
 from checks.runner.in_job.hold import Refusal, hold
+from checks.runner.in_job.judges import Panel
 from checks.runner.in_job.open_findings import close_answered, open_found
 from checks.runner.journal import ReportWriteError, now
 from checks.runner.node_context import NodeContext
@@ -48,11 +44,9 @@ from checks.runner.single_node import show
 R = TypeVar("R")
 LINGER_S = 5.0
 KEY_FD = "{key_fd}"
-# After the node's deadline: the others' reports may arrive, then equal passes; both within the 5 s until the verdict.
-REPORTS_S, WRITTEN_S, LEAVE_S = 2.0, 3.0, 4.0
+# After the node's deadline: the verdict may be written, then equal passes may arrive; both within the 5 s until the verdict.
+WRITTEN_S, LEAVE_S = 3.5, 4.0
 FAILURE_S = 5.0  # a reason that is not on disk by then is in the log
-PAGE = 64  # so many reports are asked for at once
-GONE_S = 1.0  # how long a node is waited for once another one is gone: it had the same time
 
 
 def gate(
@@ -166,37 +160,46 @@ def _each_its_own(node_context: NodeContext, barrier: NodeBarrier, name: str) ->
 def _check(
     node_context: NodeContext, attempt: str, out: Path, responder: Responder, ask_s: float
 ) -> Path | Refusal:
-    begun, barrier = now(), barrier_of(node_context, responder)
-    bundle, node = node_context.bundle, node_context.node
+    begun, barrier, node = now(), barrier_of(node_context, responder), node_context.node
     try:
-        own = run_beside(node_context, attempt, out, responder).data
+        own = run_beside(node_context, attempt, out, responder)
     except (ReportWriteError, OSError) as error:
         return _refused(node_context, barrier, Exit.CANNOT_TELL, str(error))
-    barrier.put(f"report/{node}", packed(own), _by(node_context, bundle.network_s, REPORTS_S))
-    report = merge(bundle, attempt, {**_reports(node_context, barrier), node: own}, begun)
-    verdict = decide(report, bundle.policy, builtin())
-    open_found(node, report, verdict.findings)
+    panel, summary = Panel(node_context, barrier), "not known yet"
+    panel.hand_over(own.data)
     try:
-        _written(node_context, partial(_write_judged, node_context, report, verdict, out / attempt))
-        approval = ""
-        if verdict.answer is Answer.ASK and ask_s:
+        if panel.is_judge:
+            merged, verdict = panel.decide(attempt, own.data, begun)
+            summary = _summary(verdict)
+            if node_context.node_rank == 0:
+                _written(node_context, partial(_write_merged, merged, verdict, out / attempt))
+        decision = panel.follow(own.data)
+        if isinstance(decision, str):
+            return _refused(node_context, barrier, Exit.CANNOT_TELL, f"cannot_tell: {decision}")
+        verdict, summary = decision.verdict, _summary(decision.verdict)
+        if decision.reports.get(node) == digest(own.data):
+            open_found(own.report, verdict.findings, decision.nodes, decision.subjects)
+        path = out / attempt / "verdicts" / f"{node}.json"
+        _written(node_context, partial(write_whole, path, dump_plain(verdict)))
+        proven = decision.proven
+        if verdict.answer is Answer.ASK and ask_s and proven is not None:
             # An answer takes hours, so that the deadline of the checks binds nothing that follows it.
             node_context = replace(node_context, deadline=NEVER)
-            person_answer = hold(report.gate_id, attempt, out, barrier, ask_s, _summary(verdict))
+            person_answer = hold(node_context.bundle.gate_id, attempt, out, barrier, ask_s, summary)
             if isinstance(person_answer, Refusal):
                 return _refused(node_context, barrier, person_answer.code, person_answer.reason)
-            approval = f"{person_answer.by} at {person_answer.at}: {person_answer.why}"
-        elif verdict.answer is not Answer.GO:
+            on_word = f"{person_answer.by} at {person_answer.at}: {person_answer.why}"
+            proven = replace(proven, on_word=on_word)
+        elif verdict.answer is not Answer.GO or proven is None:
             code = Exit.CANNOT_TELL if verdict.answer is Answer.CANNOT_TELL else Exit.NO_GO
-            return _refused(node_context, barrier, code, _summary(verdict))
-        proven = bundles.pass_of(report, verdict, approval)
+            return _refused(node_context, barrier, code, summary)
         # Other nodes may have measured for longer, and a person may have taken a day.
         if lines := found_here(proven, node):
             return _refused(node_context, barrier, Exit.NO_GO, f"no_go: {node}: {lines[0]}")
         path = out / attempt / "passes" / f"{node}.json"
         _written(node_context, partial(write_whole, path, bundles.dump(proven)))
     except TimeoutError as error:
-        reason = f"cannot_tell: the verdict ({_summary(verdict)}) cannot be written below {out}: {error}"
+        reason = f"cannot_tell: the verdict ({summary}) cannot be written below {out}: {error}"
         return _refused(node_context, barrier, Exit.CANNOT_TELL, reason)
     except OSError as error:
         return _refused(node_context, barrier, Exit.CANNOT_TELL, f"{error.filename}: {error.strerror}")
@@ -209,62 +212,17 @@ def _refused(node_context: NodeContext, barrier: NodeBarrier, code: int, reason:
     return Refusal(code, reason)
 
 
-def _by(node_context: NodeContext, seconds: float, after_s: float) -> float:
-    """In so many seconds, and no later than `after_s` after the node's deadline, however little that leaves."""
-    now = time.monotonic()
-    return min(now + seconds, max(node_context.deadline.ends_at + after_s, now + LEAST_S))
-
-
-def _reports(node_context: NodeContext, barrier: NodeBarrier) -> dict[str, bytes]:
-    """The reports of the other nodes. A node is waited for as long as it answers; without the first one there are no notes."""
-    patience_s = node_context.bundle.network_s
-    last = _by(node_context, patience_s + node_context.bundle.stage_s, REPORTS_S)
-    reports: dict[str, bytes] = {}
-    others = [member for member in node_context.roster.members if member.name != node_context.node]
-    for start in range(0, len(others), PAGE):
-        page = others[start : start + PAGE]
-        keys = [f"report/{member.name}" for member in page]
-        notes = barrier.get_all(
-            keys, max(min(time.monotonic() + patience_s, last), time.monotonic() + LEAST_S)
-        )
-        for member, key, early in zip(page, keys, notes, strict=True):
-            note = early or barrier.await_note(key, member, patience_s, last)
-            if note is not None:
-                reports[member.name] = unpacked(note)
-            elif member is barrier.first:
-                return reports
-            else:
-                patience_s = GONE_S
-    return reports
-
-
-def packed(report: bytes) -> str:
-    """A report as a note: each node gets those of all others from the first one."""
-    return b64encode(zlib.compress(report)).decode()
-
-
-def unpacked(note: str) -> bytes:
-    """The report in a note; empty, which no report is, where it holds none."""
-    try:
-        return zlib.decompressobj().decompress(b64decode(note), MESSAGE_BYTES)
-    except (ValueError, zlib.error):
-        return b""
-
-
 def _written(node_context: NodeContext, write: Callable[[], R]) -> R:
     """Writes files of the job. Raises OSError, and TimeoutError if that hangs. The others wait as long (_leave_together)."""
-    return limited(_by(node_context, WRITE_S, WRITTEN_S) - time.monotonic(), write)
+    return limited(node_context.deadline.by(WRITE_S, WRITTEN_S) - time.monotonic(), write)
 
 
-def _write_judged(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path) -> None:
-    write_whole(folder / "verdicts" / f"{node_context.node}.json", dump_plain(verdict))
-    if node_context.node_rank == 0:
-        data = dump(report)
-        for path in (folder / MERGED_FILE, folder.parent / MERGED_FILE):
-            write_whole(path, data)
-        with suppress(OSError):  # a log that nobody reads refuses nobody
-            show(verdict, "text")
-            sys.stdout.flush()
+def _write_merged(data: bytes, verdict: Verdict, folder: Path) -> None:
+    for path in (folder / MERGED_FILE, folder.parent / MERGED_FILE):
+        write_whole(path, data)
+    with suppress(OSError):  # a log that nobody reads refuses nobody
+        show(verdict, "text")
+        sys.stdout.flush()
 
 
 def _summary(verdict: Verdict) -> str:
@@ -279,13 +237,15 @@ def _leave_together(node_context: NodeContext, responder: Responder, pass_path: 
     barrier = barrier_of(node_context, responder)
     token = digest(pass_path.read_bytes())
     network_s = node_context.bundle.network_s
-    deadline = _by(node_context, network_s, LEAVE_S)
+    deadline = node_context.deadline.by(network_s, LEAVE_S)
     problem = barrier.put(f"pass/{node_context.node}", token, deadline)
     if problem:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {problem}")
     names = [member.name for member in node_context.roster.members]
     # A node that still answers may be writing its verdict and its pass.
-    tokens = barrier.arrivals("pass", token, deadline, _by(node_context, network_s + 2 * WRITE_S, LEAVE_S))
+    tokens = barrier.arrivals(
+        "pass", token, deadline, node_context.deadline.by(network_s + 2 * WRITE_S, LEAVE_S)
+    )
     others = [name for name in names if tokens[name] != token]
     if others:
         # A token that differs ends the wait for those that are not there yet.
@@ -293,7 +253,7 @@ def _leave_together(node_context: NodeContext, responder: Responder, pass_path: 
         late = tokens[name] is None
         flaw = "it published no pass token in time" if late else "its pass token differs from this node's"
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: {flaw}")
-    deadline = _by(node_context, network_s, LEAVE_S)
+    deadline = node_context.deadline.by(network_s, LEAVE_S)
     problem = barrier.put(f"seen/{node_context.node}", OK, deadline)
     if problem:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {problem}")

@@ -8,21 +8,21 @@ closed stays open, which is the safe side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from checks import catalog
 from checks.bundle import load_pass
-from checks.documents.columns import by_check
+from checks.documents.columns import measured_by_check
 from checks.documents.open_findings import OpenFindings
 from checks.documents.report import NodeReport
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.prior_findings import moment, seen_by
-from checks.judge.open_findings.update import LatestEvidence, after_gate, after_pass
+from checks.judge.open_findings.prior_findings import moment
+from checks.judge.open_findings.update import LatestEvidence, after_gate, after_pass, seen_on
 from checks.judge.open_findings.view import seen_alone, view, watched
-from checks.model import Finding, Outcome, Report
+from checks.model import Finding, Report
 from checks.policy import Policy
 from checks.probes.host import machine, system
 from checks.process import machine_state
@@ -34,14 +34,20 @@ from checks.value_types import DecodeError
 WRITE_S = 2.0
 
 
-def open_found(name: str, report: Report, findings: Sequence[Finding]) -> None:
-    """Brings the open findings of this node up to date with the verdict that it made."""
-    node = next((node for node in report.nodes if node.name == name), None)
-    if node is None:
-        return
-    measured = by_check([entry for entry in report.observations if entry.outcome is Outcome.MEASURED])
-    state_of_machine = seen_by(node, report, measured, findings)
-    _change(lambda current: after_gate(current, state_of_machine))
+def open_found(
+    own: NodeReport, findings: Sequence[Finding], nodes: Mapping[str, int], subjects: Mapping[str, int]
+) -> None:
+    """Brings the open findings of this node up to date with the verdict. `own` is the report of this node, and `nodes` and `subjects`
+    say how many measured each check in the whole job.
+    """
+
+    def changed(current: OpenFindings) -> OpenFindings:
+        at, boot_id = moment(own.measured_at), own.node.identity.get("boot_id", "")
+        measured = measured_by_check(own.observations)
+        latest = seen_on(own.node.name, at, own.gate_id, boot_id, findings, measured, own.plan)
+        return after_gate(current, replace(latest, nodes=nodes, subjects=subjects))
+
+    _change(changed)
 
 
 def settle_alone(policy: Policy, own: NodeReport) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from statistics import median, stdev
 
 import pytest
@@ -211,6 +212,7 @@ def test_the_limit_is_moved_only_by_noise_that_reaches_it(
     noise = Noise(0.02, 0.3, 0.3, 1e-6, tails=Tails(freedom, extreme), values=100)
 
     assert limit == pytest.approx(noise.limit(0.1), abs=0.001)
+    assert (noise.limit(0.1) < replace(noise, widest=0.025).limit(0.1)) is (freedom == 7.0)
 
 
 def test_faults_of_the_worse_side_are_no_tails() -> None:

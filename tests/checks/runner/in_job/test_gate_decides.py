@@ -20,22 +20,22 @@ from checks.bundle import Pass, PassedNode
 from checks.documents import open_findings
 from checks.documents.answer import AnswerWord, GateAnswer
 from checks.documents.open_findings import OpenFindings
-from checks.documents.report import MERGED_FILE, digest
+from checks.documents.report import MERGED_FILE, NodeReport, digest, dump_plain
 from checks.exchange.secret_key import Access
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.verdict import unreadable
-from checks.model import Answer, Declared, Finding, Level, Report, Verdict
+from checks.model import Answer, Declared, Level, Report, Verdict
 from checks.probes.host import system
 from checks.process import machine_state
 from checks.roster import Member, Roster
 from checks.runner.deadline import WRITE_S, Deadline
-from checks.runner.in_job import job_gate
+from checks.runner.in_job import job_gate, judges
 from checks.runner.in_job.hold import Refusal
 from checks.runner.journal import ReportWriteError
 from checks.runner.node_context import NodeContext
 from tests.checks.judge.open_findings.test_prior_findings import an_open
-from tests.sample_reports import POLICY, healthy
+from tests.sample_reports import POLICY, WHEN, answered, healthy
 
 HERE = {"host": "h", "boot_id": "b", "gpu_uuids": "", "driver": "", "pool_token": "t0"}
 THERE = {**HERE, "host": "h1", "boot_id": "b1", "pool_token": "t1"}
@@ -67,7 +67,14 @@ class FakeBoard:
         """A note, without waiting."""
         self.asked.append(key)
         found = self.notes.get(key) or self.others.get(key)
-        return next(text for name, text in self.notes.items() if "pass/" in name) if found == OWN else found
+        own = key.partition("/")[0] + "/"
+        return (
+            next(text for name, text in self.notes.items() if name.startswith(own)) if found == OWN else found
+        )
+
+    def kept_by(self, member: Member) -> FakeBoard:
+        """One board for all."""
+        return self
 
     def get_all(self, keys: Sequence[str], deadline: float, alike: str | None = None) -> list[str | None]:
         """Several notes, without waiting."""
@@ -93,7 +100,9 @@ class FakeBoard:
 
 
 OWN = "the same"
-AGREED = {"pass/node-1": OWN, "seen/node-1": "ok", "pass/node-0": OWN, "seen/node-0": "ok"}
+AGREED = {
+    "digest/node-1": OWN, "pass/node-1": OWN, "seen/node-1": "ok", "pass/node-0": OWN, "seen/node-0": "ok",
+}  # fmt: skip
 
 
 class Place:
@@ -113,25 +122,25 @@ class Place:
             bundle, folder, Roster(members, 3, "lo"), folder, f"node-{rank}", rank, folder, (), (), access, b"a key",
             folder / "exchange.key",
         )  # fmt: skip
+        node = replace(healthy().nodes[rank], measured_at="")
+        self.own = NodeReport(1, "g", WHEN, bundle.profile, declared, bundles.plan_of(bundle)[1], node, ())
         responder = SimpleNamespace(close=lambda: self.events.append("closed"))
         monkeypatch.setattr(job_gate, "barrier_of", lambda *ignored: self.board)
         monkeypatch.setattr(job_gate, "open_responder", lambda node_context: responder)
         monkeypatch.setattr(job_gate, "run_beside", self._run)
-        monkeypatch.setattr(job_gate, "decide", self._decide)
-        monkeypatch.setattr(job_gate, "end_left", lambda node_context: self.events.append("ended"))
-        adopts = {True: "adopts", False: "adopts no more"}
-        monkeypatch.setattr(
-            job_gate, "become_subreaper", lambda adopt=True: self.events.append(adopts[adopt])
-        )
+        monkeypatch.setattr(judges, "decide", self._decide)
+        log, adopts = self.events.append, {True: "adopts", False: "adopts no more"}
+        monkeypatch.setattr(job_gate, "end_left", lambda node_context: log("ended"))
+        monkeypatch.setattr(job_gate, "become_subreaper", lambda adopt=True: log(adopts[adopt]))
         monkeypatch.setattr(system, "identity_of_node", lambda: HERE)
 
     def _run(self, *ignored: object) -> Any:
         if self.broken is not None:
             raise self.broken
         self.events.append("checked")
-        return SimpleNamespace(data=b"{}")
+        return SimpleNamespace(data=dump_plain(self.own), report=self.own)
 
-    def _decide(self, report: Report, *ignored: object) -> Verdict:
+    def _decide(self, report: Report, *ignored: object, report_digest: str) -> Verdict:
         self.report = report
         return cast(Verdict, self.verdict)
 
@@ -152,11 +161,6 @@ class Place:
     def run(self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0) -> Path | Refusal:
         """The gate of this node."""
         return job_gate.gate(self.node_context, "attempt", self.out, confirm, pooled, ask_s)
-
-
-def verdict(answer: Answer, *findings: Finding) -> Verdict:
-    """A verdict with this answer."""
-    return replace(unreadable("", POLICY, builtin(), b""), answer=answer, findings=findings)
 
 
 @pytest.fixture
@@ -225,7 +229,7 @@ def test_other_machines_are_checked_again(
 ) -> None:
     """One that differs is enough: then all of them check."""
     place.board = FakeBoard({**AGREED, **others}, objections=objections)
-    place.verdict = verdict(Answer.GO)
+    place.verdict = answered(Answer.GO)
 
     assert isinstance(place.run(place.passed(*identities), pooled), Path)
     assert "checked" in place.events
@@ -247,7 +251,7 @@ def test_pool_of_other_names_starts_without_a_check(place: Place, monkeypatch: p
 )
 def test_anything_but_a_go_starts_nothing(place: Place, answer: Answer, code: Exit) -> None:
     """The first finding is the reason; peers may still be testing this host, so it lingers; no pass is left."""
-    place.verdict = verdict(answer, FINDING)
+    place.verdict = answered(answer, FINDING)
     found = place.run()
 
     said = f"{answer.value}: {FINDING.subject}: {FINDING.check}: {FINDING.message}"
@@ -258,19 +262,20 @@ def test_anything_but_a_go_starts_nothing(place: Place, answer: Answer, code: Ex
 
 def test_a_go_leaves_a_pass_and_starts(place: Place) -> None:
     """The reports of all hosts were judged; a host without one is missing from the report."""
-    place.verdict = verdict(Answer.GO)
+    place.verdict = answered(Answer.GO)
     place.board = FakeBoard({**AGREED, "report/node-1": "not a report"})
 
     assert place.out / "attempt/passes/node-0.json" == place.run()
-    assert (["node-0", "node-1"], False) == (place.missing, "linger" in place.board.said)
-    assert b"{}" == job_gate.unpacked(place.board.notes["report/node-0"])
+    assert (["node-1"], False) == (place.missing, "linger" in place.board.said)
+    assert dump_plain(place.own) == judges.unpacked(place.board.notes["report/node-0"])
 
 
 def test_without_a_report_of_another_host_the_others_are_judged(place: Place) -> None:
     """What is missing is for the judge to say."""
-    place.verdict = verdict(Answer.CANNOT_TELL)
+    place.verdict = answered(Answer.CANNOT_TELL)
 
-    assert (Refusal(Exit.CANNOT_TELL, "cannot_tell"), ["node-0"]) == (place.run(), place.missing)
+    assert Refusal(Exit.CANNOT_TELL, "cannot_tell") == place.run()
+    assert place.report and ["node-0"] == [node.name for node in place.report.nodes]
 
 
 def test_hosts_hold_while_a_person_decides(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,13 +284,13 @@ def test_hosts_hold_while_a_person_decides(place: Place, monkeypatch: pytest.Mon
     refusal = Refusal(Exit.NO_GO, "refused by ada")
     approval = GateAnswer(1, "g", "attempt", AnswerWord.LAUNCH, "ada", "the clock", "now")
     monkeypatch.setattr(job_gate, "hold", Mock(side_effect=[refusal, approval]))
-    place.verdict = verdict(Answer.ASK, FINDING)
+    place.verdict = answered(Answer.ASK, FINDING)
 
     assert refusal == place.run(ask_s=5.0) and place.board.waits_s == job_gate.LINGER_S
     found = place.run(ask_s=5.0)
     assert isinstance(found, Path) and b"ada at now: the clock" in found.read_bytes()
     assert place.board.waits_s > 2 * WRITE_S
-    place.verdict = verdict(Answer.GO)
+    place.verdict = answered(Answer.GO)
     assert isinstance(place.run(), Path) and place.board.waits_s < 1, "where nobody was asked"
 
 
@@ -295,10 +300,10 @@ def test_fault_found_since_the_checks_starts_nothing(
 ) -> None:
     """Other hosts may have measured for longer, and a person may have taken a day. An older one was judged."""
     monkeypatch.setenv(machine_state.VARIABLE, str(place.folder))
-    monkeypatch.setattr(job_gate, "merge", lambda *ignored: healthy())
+    monkeypatch.setattr(judges, "merge", lambda *ignored: healthy())
     findings = OpenFindings(open=(replace(an_open("kernel.xid", Level.FAIL), seen_at=seen_at),))
     (place.folder / machine_state.FINDINGS).write_bytes(open_findings.dump(findings))
-    place.verdict = verdict(Answer.GO)
+    place.verdict = answered(Answer.GO)
 
     assert starts is isinstance(place.run(), Path)
 
@@ -315,7 +320,7 @@ def test_a_verdict_that_cannot_be_written_starts_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that is not writable, or a disk that hangs: nobody can tell."""
-    place.verdict = verdict(Answer.GO)
+    place.verdict = answered(Answer.GO)
     place.out.write_text("a file where a folder should be")
     refused = place.run()
     monkeypatch.setattr(job_gate, "limited", limited := Mock(side_effect=TimeoutError("it took longer")))
@@ -329,7 +334,7 @@ def test_a_verdict_that_cannot_be_written_starts_nothing(
 
 def test_a_slow_disk_refuses_nobody(place: Place) -> None:
     """A verdict and a pass may take many seconds each on a busy file system: the other hosts wait for both."""
-    place.verdict = verdict(Answer.GO)
+    place.verdict = answered(Answer.GO)
 
     assert isinstance(place.run(), Path)
     assert place.board.waits_s > 2 * WRITE_S

@@ -123,12 +123,17 @@ def test_node_opens_its_own_findings_and_leaves_those_it_cannot_judge(state: Pat
     assert ["system.clock"] == [one.key.check for one in opened]
 
 
+def opened(name: str, report: Report) -> None:
+    """What the gate of a job leaves on one of its two nodes."""
+    open_found(own_report(name, report), verdict_of(report).findings, {}, {})
+
+
 def test_a_gate_opens_what_it_found_on_this_node(state: Path) -> None:
     sick = wrong_sums(healthy(nodes=2))
-    open_found("node-0", sick, verdict_of(sick).findings)
-    assert not [one for one in machine_state.read(state).open if one.by == "sample-gate"]
-    open_found("node-1", sick, verdict_of(sick).findings)
-    [found] = [one for one in machine_state.read(state).open if one.by == "sample-gate"]
+    opened("node-0", sick)
+    assert not [one for one in machine_state.read(state).open if one.by == "gate-9"]
+    opened("node-1", sick)
+    [found] = [one for one in machine_state.read(state).open if one.by == "gate-9"]
 
     assert ("collective.all_reduce", "rank-3", Level.FAIL) == (found.key.check, found.key.part, found.level)
 
@@ -136,7 +141,7 @@ def test_a_gate_opens_what_it_found_on_this_node(state: Path) -> None:
 def test_no_gate_makes_a_file_on_a_machine_without_a_watch(tmp_path: Path, state: Path) -> None:
     (state / FINDINGS).unlink()
     sick = wrong_sums(healthy(nodes=2))
-    open_found("node-1", sick, verdict_of(sick).findings)
+    opened("node-1", sick)
     close_answered(a_pass(tmp_path, OPEN.key.name))
 
     assert [] == os.listdir(state)
@@ -145,7 +150,7 @@ def test_no_gate_makes_a_file_on_a_machine_without_a_watch(tmp_path: Path, state
 def test_a_broken_file_stays_as_it_is_and_stops_nothing(tmp_path: Path, state: Path) -> None:
     (state / FINDINGS).write_text("{")
     close_answered(a_pass(tmp_path, OPEN.key.name))
-    open_found("node-1", healthy(nodes=2), [])
+    opened("node-1", healthy(nodes=2))
 
     assert "{" == (state / FINDINGS).read_text()
 
