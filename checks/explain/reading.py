@@ -90,7 +90,7 @@ class Reading:
     in `unread` instead, which makes the answer CANNOT TELL. `left_out` ("name: why") is what is not judged. `unreported` are
     metrics, each with its check, that `driver` is too old to print. `remedy` is what to do about what is in `unread`, unless the
     sentence there is `Complete`. `understood` are the numbers of the lines that the reader knows; whatever else the text holds is
-    unread, too.
+    unread, too. `hosts` are the nodes that the text names as its own.
     """
 
     output_kind: OutputKind
@@ -103,6 +103,7 @@ class Reading:
     unreported: tuple[tuple[str, Field], ...] = ()
     remedy: str = WHOLE
     understood: frozenset[int] = frozenset()
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

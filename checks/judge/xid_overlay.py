@@ -213,7 +213,10 @@ def _worded(finding: Finding, incidents: Sequence[IncidentRow], generation: str)
     if not meant:
         return finding
     meant.sort(key=lambda incident: ACTIONS.index(incident.action), reverse=True)
-    texts = [f"{incident}{_odd(incident, generation)}" for incident in meant[:MOST_INCIDENTS]]
+    clauses: dict[str, list[str]] = {}
+    for incident in meant[:MOST_INCIDENTS]:
+        clauses.setdefault(incident.gpu, []).append(f"{incident.clause}{_odd(incident, generation)}")
+    texts = [f"{gpu}: {', and '.join(of_gpu)}" for gpu, of_gpu in clauses.items()]
     more = [f"and {len(meant) - MOST_INCIDENTS} more"] if len(meant) > MOST_INCIDENTS else []
     sources = dict.fromkeys(incident.source for incident in meant[:MOST_INCIDENTS] if incident.source)
     message, source = "; ".join([*texts, *more])[:MESSAGE], "; ".join(sources) or finding.source

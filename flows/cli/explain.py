@@ -11,7 +11,7 @@ from checks.culprit.matrix import Better
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.explain.reading import OutputKind, ReadOptions
-from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
+from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable
 from flows.cli.output import json_text, rejection, stdout_colour, stdout_width, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_format, add_policy, whole_number
 from tasks.render.findings import verdict_json
@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a file with a tool's output, or - for stdin"
     parser.add_argument("files", nargs="+", metavar="FILE", help=text)
     kinds = [output.value for output in OutputKind]
-    text = f"the kind of output: {', '.join(kinds)} (default: recognised from the content)"
+    text = f"the kind of output: {', '.join(kinds)} (default: recognised from the content). dcgmi is diag, health, policy or nvlink "
+    text += "(not dmon); report is that of sagemaker-training-jobs-cluster-health-check"
     parser.add_argument("--kind", choices=kinds, metavar="K", help=text)
     text = (
         "the instance type that the output comes from, such as p5.48xlarge, so that missing parts are found"
@@ -88,7 +89,8 @@ def _show(arguments: argparse.Namespace, results: list[ExplainedInput | InputErr
         files = [_file_json(file, result) for file, result in zip(arguments.files, results, strict=True)]
         write_stdout(json_text({"files": files}))
     else:
-        write_stdout("\n".join(map(_text, good)))
+        texts = [explanation_text(result, stdout_colour(), stdout_width()) for result in good]
+        write_stdout("\n".join(texts))
     for result in results:
         if isinstance(result, InputError):
             write_stderr(f"prelaunch: {result}")
@@ -97,13 +99,6 @@ def _show(arguments: argparse.Namespace, results: list[ExplainedInput | InputErr
     return worst_code(
         [exit_code(r.verdict) if isinstance(r, ExplainedInput) else Exit.REJECTED for r in results]
     )
-
-
-def _text(result: ExplainedInput) -> str:
-    decoded = [summary(table) for table in result.tables]
-    return explanation_text(
-        result.verdict, result.name, result.title, result.held, result.left_out, stdout_colour(), stdout_width(), decoded
-    )  # fmt: skip
 
 
 def _write_page(path: Path, result: ExplainedInput) -> None:

@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.command_line import InputError
-from checks.explain.reading import CheckData, ExplainError, Garbled, NotRecognised, OutputKind, ReadOptions
+from checks.explain.reading import (
+    CheckData,
+    ExplainError,
+    Garbled,
+    NotRecognised,
+    OutputKind,
+    Reading,
+    ReadOptions,
+)
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.builtin import builtin
-from checks.judge.culprits.matrix_file import DecodedTable
+from checks.judge.culprits.matrix_file import DecodedTable, summary
 from checks.judge.tool_output import judge, unread
-from checks.model import ANSWER_WORDS, Answer, Cause, Level, Verdict
+from checks.model import ANSWER_WORDS, Answer, Cause, FindingKind, Level, Verdict
 from checks.policy import Policy
+from checks.value_types import listed_names
 from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import deciding, explanation
@@ -42,6 +52,9 @@ PACKED = {
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _REPORT = re.compile(r'\s*\{\s*"(attempt|declared)"\s*:')
 LINES = 12
+UNRATED = (FindingKind.NO_BASELINE, FindingKind.ONLY_SMALL_MESSAGES)
+# The first line fits a terminal.
+FIRST_LINE, MOST_HOSTS = 100, 4
 _BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", Answer.ASK: "1;33"}
 
 
@@ -62,6 +75,8 @@ class ExplainedInput:
     policy: str = ""
     checks: tuple[CheckData, ...] = ()
     tables: tuple[DecodedTable, ...] = ()
+    hosts: tuple[str, ...] = ()
+    instance_type: str = ""
 
 
 def explain_input(
@@ -79,7 +94,8 @@ def explain_text(
     file: str, name: str, data: bytes, tool: OutputKind | None, policy: Policy | None, options: ReadOptions
 ) -> ExplainedInput:
     """A tool's output that was read already is judged as in `explain_input`. Raises InputError if no policy can be had."""
-    text, checks, tables = _text(data[: INPUT_BYTES + 1]), tuple[CheckData, ...](), tuple[DecodedTable, ...]()
+    reading: Reading | None = None
+    text = _text(data[: INPUT_BYTES + 1])
     is_seed = tool in (None, OutputKind.REPORT) and seed_report.detect(text)
     detected = tool = OutputKind.REPORT if is_seed else tool
     try:
@@ -97,12 +113,21 @@ def explain_text(
     else:
         neuron = any(check.check.startswith("neuron.") for check in reading.checks)
         rules, chosen = _policy(policy, OutputKind.NEURON_LS if neuron else reading.output_kind, options)
-        checks = reading.checks
         judged = judge(reading, rules, builtin(), options, data)
-        detected, title, tables = reading.output_kind, one_line(reading.title), judged.tables
-    verdict, records = judged.verdict, judged.held
+        detected, title = reading.output_kind, one_line(reading.title)
     return ExplainedInput(
-        file, name, detected, title, verdict, records, judged.left_out, chosen, checks, tables
+        file,
+        name,
+        detected,
+        title,
+        judged.verdict,
+        judged.held,
+        judged.left_out,
+        chosen,
+        reading.checks if reading else (),
+        judged.tables,
+        reading.hosts if reading else (),
+        options.declared.instance_type if options.declared else "",
     )
 
 
@@ -138,7 +163,7 @@ def _require_text(data: bytes, text: str, tool: OutputKind | None) -> None:
 def _reason(error: ExplainError, tool: OutputKind | None) -> str:
     reason = one_line(str(error), 500)
     if isinstance(error, NotRecognised) and tool:
-        return f"it is not output of {tool.value}: {reason}"
+        return f"it is no output of {tool.value} that Prelaunch reads: {reason}"
     return reason
 
 
@@ -152,26 +177,19 @@ def _policy(policy: Policy | None, tool: OutputKind | None, options: ReadOptions
     return shipped, f"{shipped.name} ({path})"
 
 
-def explanation_text(
-    verdict: Verdict,
-    name: str,
-    title: str,
-    held: Sequence[str] = (),
-    left_out: Sequence[str] = (),
-    colour: bool = False,
-    width: int = 120,
-    decoded: Sequence[str] = (),
-) -> str:
-    """The answer, what the input is and the finding that decides on the first line; then why; then which rules were applied to what.
+def explanation_text(result: ExplainedInput, colour: bool = False, width: int = 120) -> str:
+    """The answer on a line of its own; then what the input is; then each finding; then which rules were applied to what.
 
     Lines of the input are never folded, so that they can be searched for.
     """
-    head = _paint(ANSWER_WORDS[verdict.answer], _BOLD[verdict.answer], colour)
-    first = (
-        [] if verdict.answer is Answer.GO else [one_line(item.message, 240) for item in deciding(verdict)[:1]]
-    )
+    verdict, decoded = result.verdict, [summary(table) for table in result.tables]
+    head, found = ANSWER_WORDS[verdict.answer], _found(verdict)
+    name = one_line(result.name, 4000)
+    room = max(FIRST_LINE - len(f"{head} : {found}"), 12)
+    name = name if len(name) <= room else f"…{name[1 - room :]}"
     lines = [
-        ": ".join((f"{head} {one_line(name, 200)} ({one_line(title)})", *first)),
+        f"{_paint(head, _BOLD[verdict.answer], colour)} {name}: {found}",
+        *_folded(f"Input: {one_line(result.title)}", width),
         *_folded(_meaning(verdict, bool(decoded)), width, ""),
     ]
     proofs: set[str] = set()
@@ -179,15 +197,39 @@ def explanation_text(
         proof = set(_proof(item))
         lines += ["", *_finding(item, colour, width, again=bool(proof) and proof <= proofs)]
         proofs |= proof if item.remedy else set()
-    if held or left_out or decoded:
-        lines.append("")
+    if verdict.answer is Answer.NO_GO and not decoded:
+        lines += ["", *_folded(_next(result), width)]
+    lines += [""] if result.held or result.left_out or decoded else []
     for text in decoded:
         lines += _folded(f"decoded: {one_line(text, 600)}", width)
-    if held:
-        lines += _folded(f"judged by the policy: {', '.join(map(one_line, held))}", width)
-    for text in not_judged(left_out):
+    if result.held:
+        lines += _folded(f"judged by the policy: {', '.join(map(one_line, result.held))}", width)
+    for text in not_judged(result.left_out):
         lines += _folded(f"not judged: {one_line(text, 2000)}", width)
     return "\n".join(lines) + "\n"
+
+
+def _found(verdict: Verdict) -> str:
+    """What the answer follows from, in a few words. The findings below it say the rest."""
+    if verdict.answer is Answer.CANNOT_TELL:
+        return "evidence is missing"
+    if verdict.level is Level.PASS:
+        return "no fault in what was judged"
+    if verdict.level is Level.WARN:
+        unrated = any(finding.kind in UNRATED for finding in verdict.findings)
+        warnings = counted(len(deciding(verdict)), "warning")
+        return f"{warnings}, and rates were not judged" if unrated else warnings
+    counts = Counter(item.cause for item in deciding(verdict))
+    return ", ".join(counted(n, f"{cause.value.lower()} failure") for cause, n in counts.items())
+
+
+def _next(result: ExplainedInput) -> str:
+    """What to type on the node once the remedies are done."""
+    where = (
+        listed_names([one_line(host) for host in result.hosts], MOST_HOSTS) or "the node that printed this"
+    )
+    declared = f" --instance-type {result.instance_type}" if result.instance_type else ""
+    return f"Next: after that, test {where} again. Type there: prelaunch check{declared}"
 
 
 def not_judged(left_out: Sequence[str]) -> list[str]:
@@ -207,20 +249,18 @@ def not_judged(left_out: Sequence[str]) -> list[str]:
 
 def _meaning(verdict: Verdict, decoded: bool) -> str:
     """The words for a gate suppose that all was observed; this is the output of one tool."""
-    if verdict.answer is Answer.GO and verdict.level is Level.PASS and decoded:
-        return "PASS: no part is worse than the rest. Only the values in this output were judged."
-    if verdict.answer is Answer.GO and verdict.level is Level.PASS:
-        return "PASS: every value that was judged meets the policy. Only this output was judged."
-    if verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL:
-        fault = (
-            "the values of this matrix are not in order"
-            if decoded
-            else "a value in this output does not meet the policy"
-        )
-        return f"FAIL: {fault}. Only the values in this output were judged."
     if verdict.answer is Answer.CANNOT_TELL:
-        return "There is no verdict from this output: evidence is missing. This does not mean that any machine is broken."
-    return explanation(verdict)
+        return "There is no verdict from this output. This does not mean that any machine is broken."
+    if verdict.level is Level.WARN:
+        return explanation(verdict)
+    if verdict.answer is Answer.GO:
+        good = (
+            "No part is worse than the rest." if decoded else "Every value that was judged meets the policy."
+        )
+    else:
+        of = "The values of this matrix are" if decoded else "A value in this output is"
+        good = f"{of} not what the policy demands."
+    return f"{good} Only the values in this output were judged."
 
 
 def _proof(item: Group) -> list[str]:
@@ -235,7 +275,8 @@ def _finding(item: Group, colour: bool, width: int, again: bool) -> list[str]:
         tone = "35"
     head = item.heading
     checks = one_line(", ".join(item.checks), 600)
-    first, *rest = _folded(f"{head} {checks}: {one_line(item.message, 600)}", width)
+    subject = "the node " if item.is_predicate else ""
+    first, *rest = _folded(f"{head} {checks}: {subject}{one_line(item.message, 600)}", width)
     lines = [_paint(head, tone, colour) + first.removeprefix(head), *rest]
     raw = _proof(item)
     lines += [f"  | {one_line(line)}" for line in raw[:LINES]]

@@ -117,9 +117,9 @@ def _of_collective(
             result.append(ExpectedQuestion(""))
             continue
         transport = transport_of(instance, group.nodes)
-        count = f" of {group.nodes} x" if group.nodes else ", no whole number of"
-        message = f"no expected value for {group.collective} over {group.ranks} ranks{count} "
-        message += f"{declared.instance_type}{f' ({transport})' if transport else ''}"
+        machines = f" of {group.nodes} x {declared.instance_type}{f' ({transport})' if transport else ''}"
+        part = f": they do not fill whole machines, and a {declared.instance_type} has {declared.gpus_per_node} GPUs"
+        message = f"no expected value for {group.collective} over {group.ranks} ranks{machines if group.nodes else part}"
         query = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
         if size < LEAST_BYTES:
             # A network that is too slow for larger messages must be judged all the same.

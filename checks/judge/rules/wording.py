@@ -155,7 +155,10 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
         )
         noun = f"{noun_of(check, metric)}:" if odd[0][0] else noun_of(check, metric)
         return f"{noun} {listing}, it must be {show(wanted)}", False
-    texts = [f"{name}: {show(value)}" if (name := _label(element)) else show(value) for element, value in odd]
+    names_of: dict[str, list[str]] = {}
+    for element, value in odd:
+        names_of.setdefault(show(value), []).append(_label(element))
+    texts = [f"{_numbered(names)}: {text}" if names[0] else text for text, names in names_of.items()]
     if not template:
         return f"{noun_of(check, metric)}: {_listed(texts)}", False
     if "{clauses}" in template:
@@ -163,11 +166,10 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
         return template.replace("{clauses}", text), True
     if "{texts}" in template:
         return template.replace("{texts}", _listed(texts)), True
-    odd = [(_label(element), value) for element, value in odd]
     alike: dict[float, list[str]] = {}
     for element, value in odd:
         number = float(value) if isinstance(value, (int, float)) else 0.0
-        alike.setdefault(number, []).append(element)
+        alike.setdefault(number, []).append(_label(element))
     clauses = []
     for number, names in alike.items():
         text = _filled(template, check, number, unit_of(metric), _listed(names))
@@ -252,6 +254,15 @@ def _runs(numbers: Sequence[int]) -> list[str]:
         else:
             runs.append([number])
     return [text for run in runs for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
+
+
+def _numbered(labels: Sequence[str]) -> str:
+    """Labels that differ in their last number alone as one: "GPU 0 to 7"; any others as a list."""
+    families = {label.rpartition(" ")[0] for label in labels}
+    numbers = [int(end) for label in labels if (end := label.rpartition(" ")[2]).isdecimal()]
+    if len(families) > 1 or len(numbers) < len(labels):
+        return _listed(labels)
+    return f"{families.pop()} {and_text(_runs(sorted(numbers)))}"
 
 
 def subject_type(subjects: Sequence[str]) -> str:

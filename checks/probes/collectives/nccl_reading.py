@@ -20,7 +20,7 @@ from checks.facts.instances import Instance
 from checks.model import Value
 from checks.probes.collectives import nccl_log, nccl_tests, nccl_tests_result
 from checks.probes.collectives.nccl_log import NcclLine, NcclLog
-from checks.probes.collectives.nccl_tests_result import NcclTestsRun, faults
+from checks.probes.collectives.nccl_tests_result import NcclTestsRun, faults, name_of
 from checks.probes.collectives.transport import crosses, evidence, measured, other_networks
 
 # From this size on a message shows a network's rate and not its latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
@@ -39,6 +39,9 @@ SMALL_MESSAGES = Complete(
 )
 UNDECLARED = Complete(
     "no instance type is declared, so it is unknown what should have carried the data. Give --instance-type"
+)
+UNRATED = Complete(
+    "the bandwidth was not judged, because no instance type is declared. Give --instance-type, and --nodes if there are several"
 )
 UNPROVEN = Complete(
     "several hosts took part: only NCCL's log (NCCL_DEBUG=INFO), or the network of the machines shows what carried the data. Give "
@@ -104,8 +107,8 @@ def _of_runs(runs: Sequence[NcclTestsRun], log: NcclLog, options: ReadOptions) -
     if options.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
     declared = options.declared.ranks if options.declared else None
-    if options.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
-        unread.append(ONE_PROCESS)
+    if options.declared is None:
+        unread.append(ONE_PROCESS if any(map(nccl_tests_result.lists_one_process, runs)) else UNRATED)
     results = [
         CheckData("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _citations(runs))
     ]
@@ -117,20 +120,20 @@ def _of_runs(runs: Sequence[NcclTestsRun], log: NcclLog, options: ReadOptions) -
     if nodes > 1:
         carried, reason = _network(runs, instance, nodes)
         results += carried
-        if not carried and not (logged and crosses(log.channels)):
+        if options.declared and not carried and not (logged and crosses(log.channels)):
             unread.append(reason)
     ranks = {nccl_tests_result.ranks_of(run) for run in runs}
     version = f"nccl-tests {runs[0].version}".strip()
-    names = ", ".join(dict.fromkeys(_program_of(run) for run in runs))
+    names = ", ".join(dict.fromkeys(name_of(run) for run in runs))
     title = f"{version}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.results) for r in runs)} sizes"
-    return Reading(
-        OutputKind.NCCL_TESTS, f"{title}{_carrier(log)}", tuple(results), tuple(dict.fromkeys(unread))
-    )
+    hosts = tuple(dict.fromkeys(host for run in runs for host in run.hosts))
+    title, unread = f"{title}{_carrier(log)}", list(dict.fromkeys(unread))
+    return Reading(OutputKind.NCCL_TESTS, title, tuple(results), tuple(unread), hosts=hosts)
 
 
 def _fault(run: NcclTestsRun, reason: str) -> str:
     """A fault of the run; where its output is whole, that is not asked for."""
-    message = f"{_program_of(run)}: {reason}"
+    message = f"{name_of(run)}: {reason}"
     return Complete(f"{message}. Run it again") if nccl_tests_result.is_whole(run) else message
 
 
@@ -304,10 +307,6 @@ def _citations(runs: Sequence[NcclTestsRun]) -> str:
 
 def _nodes(runs: Sequence[NcclTestsRun], options: ReadOptions) -> int:
     return max(max(len(run.hosts) for run in runs), options.declared.nodes if options.declared else 1)
-
-
-def _program_of(run: NcclTestsRun) -> str:
-    return run.program or nccl_tests_result.collective_of(run) or "an unnamed collective"
 
 
 def _each(lines: Sequence[NcclLine]) -> str:

@@ -150,7 +150,7 @@ def metrics(runs: Sequence[NcclTestsRun], declared_ranks: int | None = None) -> 
     There are two exceptions: `points` names program, size and ranks of every row, and `busbw_gbps` has the smaller half of each row.
     """
     values: dict[str, Value] = {
-        "programs": tuple(run.program or "collective" for run in runs),
+        "programs": tuple(map(name_of, runs)),
         "wrong_elements": tuple(int(wrong_elements(run)) for run in runs),
         "out_of_bounds": tuple(run.wrong_tests or 0 if run.closed else 0 for run in runs),
         "rows_unverified": tuple(
@@ -198,6 +198,11 @@ def collective_of(run: NcclTestsRun) -> str:
     return "reduce_scatter" if summed and 0 < factor < 1 - ROUNDING else ""
 
 
+def name_of(run: NcclTestsRun, unnamed: str = "an unnamed collective") -> str:
+    """The program, or the collective if no line names the program."""
+    return run.program or collective_of(run) or unnamed
+
+
 def rows_missing(run: NcclTestsRun) -> int:
     """How many sizes have no row, or too many; 0 if no header says how many there should be."""
     return abs(run.plan.sizes() - len(run.results)) if run.plan else 0
@@ -229,8 +234,7 @@ def _best(run: NcclTestsRun, halves: Sequence[BufferPlacement]) -> float | None:
 
 def point_of(run: NcclTestsRun, record: SizeResult) -> str:
     """How the row was measured: "all_reduce_perf 1048576 B, 8 ranks"."""
-    program = run.program or collective_of(run) or "collective"
-    return f"{program} {record.size_bytes} B, {ranks_of(run)} ranks"
+    return f"{name_of(run, 'collective')} {record.size_bytes} B, {ranks_of(run)} ranks"
 
 
 def _slower(run: NcclTestsRun, record: SizeResult) -> float | None:

@@ -107,8 +107,5 @@ def failure(text: str) -> int | None:
 def meaning(number: int, provider: str) -> str:
     """What an error number of fi_getinfo means, for people."""
     if number == NO_DATA:
-        return (
-            f"fi_getinfo -61 (No data available): libfabric finds no {provider} device. No {provider} interface is "
-            "attached, its driver is not loaded, /dev/infiniband is not in the container, or libfabric lacks the provider"
-        )
+        return f"fi_getinfo -61: none is attached, its driver is not loaded, or libfabric was built without {provider}"
     return f"fi_getinfo -{number}: libfabric could not look for {provider} devices"

@@ -192,6 +192,7 @@ class _Explainer:
             left_out=left_out,
             remedy=MORE_OF_IT,
             understood=frozenset(understood),
+            hosts=tuple(self.excerpt.hosts),
         )
 
     def _refuse(self, raw: Sequence[str], lines: Sequence[log_lines.Line]) -> None:

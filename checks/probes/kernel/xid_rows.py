@@ -116,12 +116,17 @@ class IncidentRow:
 
     def __str__(self) -> str:
         """The incident and what it calls for, in one line."""
-        times = f" x{self.count}" if self.count > 1 else ""
+        return f"{self.gpu}: {self.clause}"
+
+    @property
+    def clause(self) -> str:
+        """What it calls for, without the GPU: "Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS) calls for a restart of the node"."""
+        times = f", seen {self.count} times," if self.count > 1 else ""
         reason = f" ({self.reason})" if self.reason else ""
         since = f"; {IN_WORDS[self.since]}" if self.since is not Since.NOTHING else ""
         called = "called" if self.need is Need.HANDLED else "calls"
         age = f"; last seen {age_text(self.age_s)} before the check" if self.age_s >= 0 else ""
-        return f"{self.gpu}: {self.name}{times} {called} for {ACTION_TEXT[self.action]}{reason}{since}{age}"
+        return f"{self.name}{times} {called} for {ACTION_TEXT[self.action]}{reason}{since}{age}"
 
 
 ACTION_TEXT = {

@@ -103,11 +103,11 @@ def test_a_reset_is_no_replacement() -> None:
 
 def test_a_finding_names_code_action_and_source() -> None:
     """Whose it is, what for, by which row, and what to type."""
-    (found,) = judged(row(f"{GPU}119, x"), Overlay.NVIDIA)
+    (found,) = judged(row(f"{GPU}119, x", f"{GPU}119, x", f"{GPU}62, x"), Overlay.NVIDIA)
 
-    said = "GPU at 0000:b9:00.0: Xid 119 (GSP_RPC_TIMEOUT) calls for a reset of the GPU"
-    assert found.message == f"{said}; last seen 33 min before the check"
-    assert found.source == "NVIDIA Xid catalogue, row 119: RESET_GPU; then INVESTIGATE_SW"
+    said = "GPU at 0000:b9:00.0: Xid 119 (GSP_RPC_TIMEOUT), seen 2 times, calls for a reset of the GPU"
+    assert found.message.startswith(f"{said}; last seen 33 min before the check, and Xid 62 (")
+    assert found.source.startswith("NVIDIA Xid catalogue, row 119: RESET_GPU; then INVESTIGATE_SW; ")
     assert "nvidia-smi --gpu-reset -i 0000:b9:00.0" in found.remedy
 
 

@@ -77,7 +77,7 @@ def test_a_kind_that_is_given_is_not_guessed(run: Run) -> None:
     ended = run("--kind", "dcgmi", texts=("another tool\nwrong 0\nend\n",))
 
     assert 3 == ended.code
-    assert "it is not output of dcgmi: no line of the text has its form" in ended.out
+    assert "it is no output of dcgmi that Prelaunch reads: no line of the text has its form" in ended.out
 
 
 def test_a_text_that_several_readers_claim_is_not_guessed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +106,14 @@ def test_the_text_names_the_lines(run: Run) -> None:
     lines = ended.out.splitlines()
 
     assert lines[0].startswith("NO-GO ")
-    assert lines[0].endswith("0.txt (fake tool of any GPUs): wrong is 7, it must be 0")
-    assert "FAIL HARDWARE dcgm.diag: wrong is 7, it must be 0" == lines[3]
-    assert ["  | 2: wrong 7", "  Do: Replace it."] == lines[4:6]
+    assert lines[0].endswith("0.txt: 1 hardware failure") and len(lines[0]) <= 100
+    assert "Input: fake tool of any GPUs" == lines[1]
+    assert [
+        "FAIL HARDWARE dcgm.diag: wrong is 7, it must be 0",
+        "  | 2: wrong 7",
+        "  Do: Replace it.",
+    ] == lines[4:7]
+    assert "Next: after that, test the node that printed this again. Type there: prelaunch check" == lines[8]
 
 
 def test_explain_lists_what_was_not_judged(run: Run) -> None:

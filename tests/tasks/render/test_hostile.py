@@ -31,7 +31,7 @@ from tasks.render.context import GateHistory, VerdictContext
 from tasks.render.html import html
 from tasks.render.markdown import inert
 from tasks.render.trend_text import worse_lines
-from tasks.reports.explained_input import explanation_text
+from tasks.reports.explained_input import ExplainedInput, explanation_text
 from tasks.text.inert import clean, one_line
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
 from tests.tasks.render.test_terminal import pages_of
@@ -115,7 +115,7 @@ def _judged(document: dict[str, Any]) -> tuple[Report | None, Verdict]:
 
 
 def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool = True) -> dict[str, str]:
-    told = explanation_text(verdict, name, name, (name,), (name,))
+    told = explanation_text(ExplainedInput(name, name, None, name, verdict, (name,), (name,)))
     made = {**pages_of(report, verdict, name), "explain": told}
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]

@@ -78,6 +78,8 @@ def test_without_a_declaration_the_rate_is_not_judged_and_that_is_said() -> None
     text = all_reduce(rates={size * MIB: rate / 2 for size, rate in P5_ONE.items()})
     judged = explain_text("-", "input", text.encode(), None, None, ReadOptions())
 
+    assert Answer.CANNOT_TELL is judged.verdict.answer
+    assert ["bandwidth" in finding.message for finding in judged.verdict.findings] == [True]
     assert "nccl.tests busbw_gbps: not judged without --instance-type" in judged.left_out
 
 
