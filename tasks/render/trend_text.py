@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 
 from checks.judge.rules.wording import figure
-from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
+from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.numbers import LEAST_PEERS
 from checks.judge.trend.time_series import CounterGrowth, Course, Point, Trend, TrendMachine
 from tasks.text.inert import one_line
@@ -82,13 +84,13 @@ def growth_line(growth: CounterGrowth) -> str:
 def course_text(course: Course) -> str:
     """ "30.2 where 42.1 is expected, 28% down in 4 days (p = 1e-08)"; for a number without points only what it does."""
     if not course.points:
-        return "no trend" if course.motion is Motion.STEADY else _unknown(course)
+        return "no trend"
     first, last = course.points[0], course.points[-1]
     ends = f"{figure(first.value)} to {figure(last.value)} in {_span(last.day - first.day)}"
     if is_constant(course):
         ends = f"{figure(last.value)} for {_span(last.day - first.day)}"
     if course.motion is Motion.UNKNOWN:
-        return f"{ends}; {_unknown(course)}"
+        return ends
     if course.change is None or course.chance is None:
         return f"{ends}, no trend"
     chance = f"p = {course.chance:.2g}" if course.chance > LEAST_SHOWN else f"p < {LEAST_SHOWN:g}"
@@ -101,6 +103,21 @@ def course_text(course: Course) -> str:
     if course.motion is Motion.WORSE:
         return moved
     return f"{moved}; a gate of fewer than {LEAST_PEERS} nodes does not show whether the machine or its software changed"
+
+
+def unknown_lines(machine: TrendMachine) -> list[str]:
+    """Of how many numbers no trend can be told, one line for each reason."""
+    lacking = [course for course in machine.courses if course.motion is Motion.UNKNOWN and course.lack]
+    since = machine.changes[-1].day if machine.changes else -math.inf
+    counts = [sum(point.day >= since for point in c.points) for c in lacking if c.lack is Lack.PROOFS]
+    needed = f"{LEAST_PROOFS} gates since the node last changed must have measured it, and at most {max(counts, default=0)} did"
+    reasons = {lack: needed if lack is Lack.PROOFS else lack.value for lack in Lack}
+    by_lack = Counter(course.lack for course in lacking)
+    return [
+        f"No trend can be told of {counted(by_lack[lack], 'number')}: {reason}."
+        for lack, reason in reasons.items()
+        if by_lack[lack]
+    ]
 
 
 def is_constant(course: Course) -> bool:
@@ -128,10 +145,6 @@ def spark(points: Sequence[Point]) -> str:
     if high == low:
         return BARS[3] * len(values)
     return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in values)
-
-
-def _unknown(course: Course) -> str:
-    return f"cannot tell: {course.lack.value if course.lack else 'no reason is known'}"
 
 
 def _span(days: float) -> str:

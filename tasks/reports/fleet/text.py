@@ -27,7 +27,10 @@ from tasks.text.tables import aligned, counted, few
 SIGNS = {
     Standing.PROVEN: "+", Standing.DOUBTFUL: "!", Standing.CONDEMNED: "X", Standing.CANNOT_TELL: "?", Standing.CERTIFIED: "c",
 }  # fmt: skip
-LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell, c certified"
+LEGEND = (
+    "last gates, oldest first: + passed, ! a warning or another failure, X its hardware failed, ? evidence is missing, "
+    "c an earlier gate stands for a check"
+)
 STRIP, LIMIT = 30, 20
 NONE = "-"
 # What the first line about an act has, and what a person cannot read.
@@ -38,13 +41,14 @@ MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
     "node", "cluster", "state", "last proof", "last gates", "open", "gets worse", "changed", "engine",
 )  # fmt: skip
-# What ends a state.
+# What a state means, and what ends it.
 ADVICE = {
-    NodeState.CONDEMNED: "repair or replace the machine, then run the gate: if the check passes, the finding is closed.",
-    NodeState.CANNOT_TELL: "run the gate again. The report of the last gate says what is missing.",
-    NodeState.DOUBTFUL: "correct what the finding names (its gate's report has the remedy), then run the gate: if the "
-    "check passes, the finding is closed.",
-    NodeState.UNPROVEN: "run a gate on the machine.",
+    NodeState.CONDEMNED: "a check of its hardware failed, and no later gate has passed it. Repair or replace the machine, then run the "
+    "gate: if the check passes, the finding is closed.",
+    NodeState.CANNOT_TELL: "its last gate lacks evidence about it. Run the gate again. The report of the last gate says what is missing.",
+    NodeState.DOUBTFUL: "a warning, or a failure that is not of its hardware, is open. Correct what the finding names (its gate's report "
+    "has the remedy), then run the gate: if the check passes, the finding is closed.",
+    NodeState.UNPROVEN: "no gate passed it recently enough (--fresh). Run a gate on the machine.",
 }
 
 
@@ -52,7 +56,7 @@ def answer_line(fleet: Fleet) -> str:
     """The answer: "62 of 64 nodes proven within 24 h; 1 condemned; 1 unproven (the last proof is 9 days old)"."""
     gone = f"; {len(fleet.unseen)} more not named by any gate for {age_text(SEEN_S)}" if fleet.unseen else ""
     if not fleet.nodes:
-        return "No node is known" + gone + _incomplete(fleet)
+        return f"No gate has tested a node{' lately' if fleet.unseen else ' yet'}{gone}{_incomplete(fleet)}"
     nodes = counted(len(fleet.nodes), "node")
     texts = [f"{fleet.count(NodeState.PROVEN)} of {nodes} proven within {age_text(fleet.fresh_s)}"]
     states = (NodeState.CONDEMNED, NodeState.CANNOT_TELL, NodeState.DOUBTFUL)
@@ -121,10 +125,12 @@ def fleet_text(fleet: Fleet) -> str:
 
 def node_text(node: FleetNode, fleet: Fleet) -> str:
     """One machine with everything that is kept of it."""
-    of_cluster = f" of {one_line(node.cluster, 63)}" if node.cluster else ""
-    lines = [f"{one_line(node.name, 120)}{of_cluster}: {state_words(node)}"]
-    signs = f"; {strip(node)}" if node.gates else ""
-    lines.append(f"{counted(node.count, 'gate')}, known by {node.trend.known_by}{signs}")
+    of_cluster = f" of cluster {one_line(node.cluster, 63)}" if node.cluster else ""
+    signs = f" (last results: {strip(node)})" if node.gates else ""
+    lines = [
+        f"{one_line(node.name, 120)}{of_cluster} is {state_words(node)}.",
+        f"{counted(node.count, 'gate')} tested it{signs}. Prelaunch recognises it by {node.trend.known_by}.",
+    ]
     for title, some in node_parts(node, fleet):
         lines += ["", f"{title}:", *(f"  {one_line(line, 500)}" for line in some)]
     return "\n".join([*lines, "", LEGEND]) + "\n"
@@ -143,7 +149,8 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
         "Engine": [engine_text(node), *_engine_details(node)] if engine else [],
         "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-LIMIT:])],
         "Numbers": [
-            f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared",
+            f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} without a trend",
+            *trend_text.unknown_lines(trend),
             *few([trend_text.course_line(course) for course in trend_text.still(trend.courses)]),
         ],
     }
@@ -350,7 +357,7 @@ def _incomplete(fleet: Fleet) -> str:
     many = len(fleet.problems) - silent
     texts = ["the engine did not answer"] if silent else []
     texts += [f"{counted(many, 'record')} could not be read"] if many else []
-    return f"; NOT COMPLETE: {' and '.join(texts)}" if texts else ""
+    return f"; this list may be incomplete, because {' and '.join(texts)}" if texts else ""
 
 
 def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:

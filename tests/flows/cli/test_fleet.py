@@ -72,7 +72,7 @@ def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, run
     store.put(nodes_key(gate_id(0)), b"{")
 
     _, out, err = run("fleet", "list", store.root, *LONG)
-    assert "NOT COMPLETE: 1 record could not be read" in out.splitlines()[0]
+    assert "may be incomplete, because 1 record could not be read" in out.splitlines()[0]
     assert f"nodes/{gate_id(0)}.json" in err
 
 
@@ -112,8 +112,9 @@ def test_fleet_of_one_node_shows_gates_findings_and_acts(
     words = ("fleet", "list", store.root, "--node", "node-1", *LONG)
     code, out, _ = run(*words, "--html", tmp_path / "n.html")
     assert 1 == code
-    assert out.startswith("node-1 of c: condemned; proven ")
+    assert out.startswith("node-1 of cluster c is condemned; proven ")
     assert "Open findings:\n  FAIL HARDWARE collective.all_reduce: node-1, rank 3 computes wrong sums" in out
+    assert 1 == out.count("No trend can be told") and ": 11 gates since the node last changed must" in out
     assert "Acts:\n" in out and "fence 1" in out
     mark = f"X 2025-11-23T08:00:00Z condemned as node-1 by {gate_id(2)}, quick"
     assert f"{mark}: FAIL node-1, rank 3 computes wrong" in out

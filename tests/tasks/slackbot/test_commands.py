@@ -168,7 +168,7 @@ def test_fleet_says_which_nodes_are_proven_and_names_the_worst(
     node_rows.keep(world.store, rows)
     said = told(world, EVE, "fleet p5")
 
-    assert "No node is known" in empty
+    assert "No gate has tested a node yet" in empty
     assert "0 of 2 nodes proven within 24 h; 1 condemned; 1 unproven" in said
     assert said.index("node-1") < said.index("node-0") and "computes wrong sums" in said
     assert "is not in the list of gates" in told(world, EVE, "fleet nothing")
@@ -198,5 +198,8 @@ def test_fleet_says_why_nodes_are_doubtful() -> None:
     doubtful = fleet(gate(HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]), node("b")))
     said, well = (replies.fleet((("c", one),)) for one in (doubtful, fleet(gate(HOUR_S, node("a")))))
 
-    assert "doubtful (cause CONFIGURATION): correct what the finding names" in str(said.blocks)
+    assert (
+        "doubtful (cause CONFIGURATION): a warning, or a failure that is not of its hardware, is open."
+        in str(said.blocks)
+    )
     assert "CONFIGURATION" not in str(well.blocks) and [] == faults(list(said.blocks))

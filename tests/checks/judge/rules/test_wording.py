@@ -106,7 +106,8 @@ def test_a_number_is_shown_with_its_threshold(compared: Comparison, element: str
         ("efa.devices", "provider", [("", "tcp")], "efa", "provider of libfabric is tcp, it must be efa"),
         ("dcgm.diag", "hardware_failures", [("GPU 1", "pcie: error 45")], "", "fails DCGM's diagnostic: GPU 1: pcie: error 45"),
         (
-            "dcgm.diag", "hardware_failures", [(f"GPU {n}", "pcie: Skip") for n in range(8)], "", "fails DCGM's diagnostic: GPU 0 to 7: pcie: Skip",
+            "dcgm.diag", "hardware_failures", [(f"GPU {n}", "pcie: Skip") for n in range(8)], "",
+            "fails DCGM's diagnostic: GPU 0 to 7: pcie: Skip",
         ),
         ("site.own", "flags", [("", "bad")], "good", "flags is bad, it must be good"),
     ],

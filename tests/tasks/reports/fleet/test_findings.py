@@ -234,7 +234,7 @@ def test_finding_beyond_the_kept_gates_is_dated_at_least_since_the_oldest() -> N
 
 
 MEANS = "It concerns how nodes are set up, or what else ran on them. It says nothing about their hardware."
-WHY = "doubtful (cause CONFIGURATION): correct what the finding names"
+WHY = "doubtful (cause CONFIGURATION): a warning, or a failure that is not of its hardware, is open."
 
 
 def test_doubt_is_shown_until_the_check_passes() -> None:

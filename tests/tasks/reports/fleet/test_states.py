@@ -287,16 +287,16 @@ def test_fleet_headline_states_that_it_is_not_complete() -> None:
     """And keeps a fleet from being proven."""
     found = replace(fleet(gate(HOUR_S, node("a"))), problems=("a gate is broken",))
 
-    assert "NOT COMPLETE: 1 record could not be read" in fleet_text(found).splitlines()[0]
+    assert "may be incomplete, because 1 record could not be read" in fleet_text(found).splitlines()[0]
     assert 3 == fleet_code(found)
     silent = replace(found, problems=("it is silent",), has_reply=False)
     assert 3 == fleet_code(silent)
-    assert answer_line(silent).endswith("; NOT COMPLETE: the engine did not answer")
+    assert answer_line(silent).endswith("; this list may be incomplete, because the engine did not answer")
 
 
 def test_no_node_is_no_health() -> None:
     """An empty fleet is not a proven one."""
-    assert (3, "No node is known") == (fleet_code(fleet()), answer_line(fleet()))
+    assert (3, "No gate has tested a node yet") == (fleet_code(fleet()), answer_line(fleet()))
 
 
 def test_the_document_has_every_key_and_the_same_numbers() -> None:
