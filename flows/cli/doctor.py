@@ -30,7 +30,7 @@ from tasks.gate_file.placeholders import examples_of
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
-from tasks.launchers.preflight import ok, preflight, unseen, wrong
+from tasks.launchers.preflight import for_people, ok, preflight, unseen, wrong
 from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, PageKind, Severity
 from tasks.notifiers.registry import LOG, guarded, notifier_for
 from tasks.notifiers.secret_refs import secret
@@ -57,6 +57,9 @@ ENDS = {
     Exit.REJECTED: f"do what stands beside {MISSING}, then run this again.",
     Exit.CANNOT_TELL: f"whether a gate can start is not known; see {CANNOT_TELL} above.",
 }
+WITHOUT_FILE = (
+    "what every gate needs is there. Name a gate file to look at its engine, account, policy and notifiers."
+)
 STYLES = {"OK": "32", "WARNING": "33", MISSING: "31", CANNOT_TELL: "35"}
 TORCH = "PyTorch"
 ANSWER_S = 20.0
@@ -68,7 +71,7 @@ NOT_THIS_SHELL = "Those runs have the worker's environment, and this looked at t
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --set a.b=value --send-test --format text|json."""
     parser.description = (
-        "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, Prefect, and a worker for "
+        "Looks at what a gate needs: the store, the engine and the account, PyTorch, the notifiers, Prefect, and a worker for "
         "its deployments. "
         f"One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. "
         "Exit codes: 0 everything is there, 2 something is missing, "
@@ -87,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines: list[PreflightCheck] = []
     for line in _looks(arguments):
         lines.append(line)
-        if arguments.format == "text":
+        if arguments.format == "text" and not line.hidden_by:
             write_stdout(_text(line))
     if arguments.format == "json":
         names = ("subject", "message", "remedy")
@@ -95,11 +98,15 @@ def run(arguments: argparse.Namespace) -> int:
             {**{name: getattr(item, name) for name in names}, "result": LABELS[item.result]} for item in lines
         ]
         write_stdout(json_text({"looks": entries, "error": None}))
-    labels = Counter(LABELS[line.result] for line in lines)
+    shown = for_people(lines)
+    labels = Counter(LABELS[line.result] for line in shown)
     code = Exit.REJECTED if MISSING in labels else Exit.CANNOT_TELL if CANNOT_TELL in labels else Exit.GO
     if arguments.format == "text":
+        for line in shown[sum(not line.hidden_by for line in lines) :]:
+            write_stdout(_text(line))
         counts = ", ".join(f"{count} {label}" for label, count in labels.items())
-        write_stdout(f"{counts}: {ENDS[code]}\n")
+        end = WITHOUT_FILE if code is Exit.GO and arguments.file is None else ENDS[code]
+        write_stdout(f"{counts}: {end}\n")
     return int(code)
 
 
@@ -149,9 +156,7 @@ def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightChec
     if not is_remote(address) and not root.exists():
         above = next(folder for folder in root.parents if folder.exists())
         if above.is_dir() and os.access(above, os.W_OK):
-            yield ok(
-                "store", f"{address}{note}: the folder {root} does not exist yet, and the first gate makes it"
-            )
+            yield ok("store", f"{root}{note} does not exist yet, and the first gate makes it")
         else:
             yield wrong("store", f"{root} does not exist, and nothing can be made in {above}")
         return

@@ -15,6 +15,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.gate_file.placeholders import examples_of
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
+from tasks.launchers.preflight import for_people
 from tasks.notifiers.base import Audience
 from tasks.paging.notifier_secrets import notifier_reach
 from tasks.store.open import absolute, is_remote
@@ -71,7 +72,7 @@ def plan_text(
         ],
         "Notifications": _notified(context, environment),
         "Jobs": map(_job, plans),
-        "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in lines],
+        "Looked at before the start": [f"{RESULTS[line.result]}: {line.text}" for line in for_people(lines)],
     }
     page = [*head, f"Results are kept in {store}."]
     for title, entries in sections.items():
@@ -97,12 +98,13 @@ def _answer(
         f"replace {counted(examples, 'example value')}" * bool(examples),
     )
     todo, listed = "; ".join(filter(None, tasks)), " (--verbose lists them)"
+    oncall, owner = (_reach(context, environment, side) for side in (Audience.ONCALL, Audience.OWNER))
+    notified = oncall if oncall == owner else f"broken hardware: {oncall}; everything else: {owner}"
     return {
         "Time": "; ".join(_length(stage) for stage in estimate.stages if stage.billed),
         "Cost": "; ".join(f"{_bounds(estimate, cost)}, before the training" for cost in placements),
         "Jobs": ", ".join(plan.job.name for plan in plans),
-        "Notified": f"broken hardware: {_reach(context, environment, Audience.ONCALL)}; "
-        f"everything else: {_reach(context, environment, Audience.OWNER)}",
+        "Notified": notified,
         "To do": todo and todo + listed,
         "Unknown": f"{counted(unseen, 'condition')} could not be looked at{listed}" * bool(unseen),
     }
@@ -144,7 +146,7 @@ def relative_note(context: GateContext) -> str:
     path = context.gate.store.path
     if is_remote(path) or Path(path).expanduser().is_absolute() or context.address != absolute(path):
         return ""
-    return f" ([store] path {path!r} is relative to the folder where the command runs)"
+    return " ([store] path is relative to the folder where the command runs)"
 
 
 def _checks(context: GateContext, planned: Sequence[Planned]) -> Iterator[str]:
@@ -252,7 +254,7 @@ def _price(estimate: Forecast) -> str:
 
 
 def _amount(node_hours: float, price: Price | None) -> str:
-    hours = f"{node_hours:,.2f} node-hours"
+    hours = f"{max(node_hours, 0.01):,.2f} node-hours"  # a duration that is not zero
     return hours if price is None else f"{node_hours * price.usd_per_node_hour:,.2f} USD ({hours})"
 
 

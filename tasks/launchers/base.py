@@ -160,7 +160,8 @@ class PreflightCheck:
     """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong.
 
     `unreachable`: the engine itself gave no answer, so that nothing else could be verified either. `key` is the key of the gate file
-    that has to be corrected, "" where it is none or not known.
+    that has to be corrected, "" where it is none or not known. `hidden_by` is the subject of the line that keeps this one from
+    being looked at.
     """
 
     subject: str
@@ -169,6 +170,7 @@ class PreflightCheck:
     remedy: str = ""
     unreachable: bool = field(default=False, metadata=SPARSE)
     key: str = field(default="", metadata=SPARSE)
+    hidden_by: str = field(default="", metadata=SPARSE)
 
     def __post_init__(self) -> None:
         remove_secrets(self, "subject", "message", "remedy")

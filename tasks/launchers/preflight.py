@@ -76,6 +76,19 @@ def unseen(subject: str, message: str, remedy: str = "") -> PreflightCheck:
     return PreflightCheck(subject, PreflightResult.UNSEEN, message, remedy)
 
 
+def for_people(lines: Sequence[PreflightCheck]) -> list[PreflightCheck]:
+    """The lines, but one line at their end about everything that one fault hides."""
+    hidden: dict[str, list[str]] = {}
+    for line in lines:
+        hidden.setdefault(line.hidden_by, []).append(line.subject)
+    shown = [line for line in lines if not line.hidden_by]
+    for cause, subjects in hidden.items():
+        if cause:
+            text = f"{', '.join(dict.fromkeys(subjects))} could not be looked at. See the line on {cause}."
+            shown.append(unseen(f"what needs {cause}", text))
+    return shown
+
+
 def unanswered(subject: str, message: str, remedy: str) -> PreflightCheck:
     """The engine itself gave no answer."""
     return PreflightCheck(subject, PreflightResult.UNSEEN, message, remedy, unreachable=True)

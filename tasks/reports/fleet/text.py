@@ -43,13 +43,13 @@ COLUMNS = (
 )  # fmt: skip
 # What a state means, and what ends it.
 ADVICE = {
-    NodeState.CONDEMNED: "a check of its hardware failed, and no later gate has passed it. Repair or replace the machine, then run the "
-    "gate: if the check passes, the finding is closed.",
-    NodeState.CANNOT_TELL: "its last gate lacks evidence about it. Run the gate again. The report of the last gate says what is missing.",
-    NodeState.DOUBTFUL: "a warning, or a failure that is not of its hardware, is open. Correct what the finding names (its gate's report "
-    "has the remedy), then run the gate: if the check passes, the finding is closed.",
+    NodeState.CONDEMNED: "a check of its hardware failed, and no later gate has passed it. Repair or replace the machine, "
+    "then run the gate: if the check passes, the finding is closed.",
+    NodeState.CANNOT_TELL: "its last gate lacks evidence about it. Run the gate again. Its report says what is missing.",
+    NodeState.DOUBTFUL: "a warning, or a failure that is not of its hardware, is open. Correct what the finding names "
+    "(the report of its gate has the remedy), then run the gate: if the check passes, the finding is closed.",
     NodeState.UNPROVEN: "no gate passed it recently enough (--fresh). Run a gate on the machine.",
-}
+}  # fmt: skip
 
 
 def answer_line(fleet: Fleet) -> str:

@@ -235,7 +235,7 @@ def test_a_relative_store_says_once_relative_to_what(plan: Run, tmp_path: Path) 
     absolute = plan(str(LOCAL), "--verbose", "--set", f"store.path={tmp_path}/kept").out
 
     assert 1 == relative.count("relative to the folder where the command runs")
-    assert f"Results are kept in {tmp_path}/.prelaunch ([store] path '.prelaunch' is relative" in relative
+    assert f"Results are kept in {tmp_path}/.prelaunch ([store] path is relative" in relative
     assert "relative to" not in absolute
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from tasks.launchers.base import Launcher, Plan, PreflightCheck, PreflightResult, Work
-from tasks.launchers.preflight import missing_script, preflight
+from tasks.launchers.preflight import for_people, missing_script, preflight
 
 SEEN = PreflightCheck("slurmctld", PreflightResult.OK, "it is up")
 
@@ -63,3 +63,13 @@ def test_unverifiable_plan_line_is_reported_once() -> None:
     unknown = PreflightCheck("tools in the image", PreflightResult.UNSEEN, "it may lack them")
 
     assert (SEEN, unknown) == lines("", unverified=(unknown,))
+
+
+def test_what_one_fault_hides_is_one_line() -> None:
+    """A login that is missing hides eight things of SageMaker, and is said once."""
+    login = PreflightCheck("credentials", PreflightResult.WRONG, "there are none")
+    hidden = [replace(SEEN, subject=name, hidden_by="credentials") for name in ("image", "quota", "image")]
+
+    first, last = for_people([login, *hidden])
+    said = "what needs credentials: image, quota could not be looked at. See the line on credentials."
+    assert (login, said) == (first, last.text)

@@ -6,7 +6,7 @@ A question that AWS does not answer becomes a line of the preflight, and never e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Thread
 
 from checks.runner.deadline import NotInTime, limited
@@ -65,7 +65,8 @@ def unanswered(subject: str, error: AwsRefused | LaunchError, name: str = "") ->
         remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
         return wrong(subject, f"there are none that AWS accepts: {error.message}", remedy)
     if error.is_login:
-        return unseen(subject, f"no valid credentials for {error.action}", f"See the line on {CREDENTIALS}.")
+        line = unseen(subject, f"no valid credentials for {error.action}", f"See the line on {CREDENTIALS}.")
+        return replace(line, hidden_by=CREDENTIALS)
     return unseen(subject, f"{error.action} has no answer: {error.message[:MESSAGE_CHARACTERS]}", REMEDY)
 
 

@@ -73,4 +73,6 @@ def unknown_tools(checked: Checked) -> PreflightCheck:
 
 
 def _listed(tools: Tools) -> str:
-    return ", ".join(f"{tool} ({', '.join(names)})" for tool, names in tools.items())
+    return ", ".join(
+        f"{tool} ({names[0] if len(names) == 1 else f'{len(names)} checks'})" for tool, names in tools.items()
+    )
