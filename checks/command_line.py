@@ -42,8 +42,13 @@ class InputError(Exception):
     def __str__(self) -> str:
         location = f"{self.file}, line {self.line}" if self.line else self.file
         location += f": {self.path}" if self.path else ""
+        return f"{location}: {self.account}"
+
+    @property
+    def account(self) -> str:
+        """What is wrong, and the nearest valid word, without the place."""
         hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
-        return f"{location}: {_sentence(self.message)}{hint}"
+        return f"{_sentence(self.message)}{hint}"
 
 
 def _sentence(text: str) -> str:

@@ -80,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_stderr(f"prelaunch: replace the examples in {file}: {', '.join(left)}")
     if str(SHIPPED.parent) in text and not file.absolute().is_relative_to(SHIPPED.parents[1]):
         write_stderr(
-            f"prelaunch: {file} names files of this installation by their absolute paths, which another machine does not have. Copy "
-            f"them first (prelaunch site examples deployments), and write the file again with --force and the same options"
+            f"prelaunch: {file} refers to files of this installation in {SHIPPED.parent}. To use it on another machine, run there "
+            f"`prelaunch site examples deployments`, then `prelaunch init deployments/gates/{file.name}` with the same options"
         )
     write_stderr(f"prelaunch: next: prelaunch plan {file}; prelaunch doctor {file}")
     return int(Exit.GO)

@@ -14,6 +14,7 @@ from checks.policy import RANKS_IN_PAIRS, SENSITIVE_TO, SLOW_RATIO
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.gate_file.placeholders import examples_of
+from tasks.gate_file.starter import unchanged_keys
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.launchers.preflight import for_people
 from tasks.notifiers.base import Audience
@@ -62,6 +63,7 @@ def plan_text(
         "Example values to replace: until then the gate is rejected, or notifies nobody": [
             example.text for example in examples_of(context.gate, environment)
         ],
+        "Values of the shipped example to replace or to confirm": _unchanged(context, environment),
         f"Checks, profile {context.gate.checks.profile.value}": _checks(context, planned),
         "Stages: estimates, not measurements of this cluster": [
             _stage(estimate, stage) for stage in estimate.stages
@@ -90,24 +92,35 @@ def _answer(
     environment: Mapping[str, str],
 ) -> dict[str, str]:
     """The rows of the short answer by name; "" for a row that is left out."""
-    examples = len(examples_of(context.gate, environment))
+    examples, unchanged = len(examples_of(context.gate, environment)), len(_unchanged(context, environment))
     unseen = sum(line.result is PreflightResult.UNSEEN for line in lines)
     wrong, placements = len(_stopping(lines)) - 1, [cost for cost in estimate.placements if cost.chosen]
     tasks = (
         f"correct {counted(wrong, 'more condition')} that would stop the gate" * (wrong > 0),
         f"replace {counted(examples, 'example value')}" * bool(examples),
+        f"confirm {counted(unchanged, 'value')} of the shipped example" * bool(unchanged),
     )
+    once = ", if the checks run once"
     todo, listed = "; ".join(filter(None, tasks)), " (--verbose lists them)"
     oncall, owner = (_reach(context, environment, side) for side in (Audience.ONCALL, Audience.OWNER))
     notified = oncall if oncall == owner else f"broken hardware: {oncall}; everything else: {owner}"
     return {
         "Time": "; ".join(_length(stage) for stage in estimate.stages if stage.billed),
-        "Cost": "; ".join(f"{_bounds(estimate, cost)}, before the training" for cost in placements),
+        "Cost": "; ".join(
+            f"{_bounds(estimate, cost)}, before the training{once * bool(cost.again)}" for cost in placements
+        ),
         "Jobs": ", ".join(plan.job.name for plan in plans),
         "Notified": notified,
         "To do": todo and todo + listed,
         "Unknown": f"{counted(unseen, 'condition')} could not be looked at{listed}" * bool(unseen),
     }
+
+
+def _unchanged(context: GateContext, environment: Mapping[str, str]) -> list[str]:
+    """The keys that still have the values of the shipped example, beside those that cannot be anybody's own."""
+    examples = {example.key.partition("[")[0] for example in examples_of(context.gate, environment)}
+    keys = unchanged_keys(context.gate.text) if context.gate.cluster.launcher != "local" else ()
+    return [key for key in keys if key not in examples]
 
 
 def _summary(context: GateContext, planned: Sequence[Planned]) -> str:

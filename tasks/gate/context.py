@@ -25,6 +25,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, lacks, types_text
 from checks.judge.baseline.bands import Baseline, digest_of
 from checks.judge.cost.cost import NOTHING_SAID, CostTerms
+from checks.judge.rules.wording import and_text
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
 from checks.value_types import DecodeError, listed_names
@@ -38,7 +39,7 @@ from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
 from tasks.gate_file.references import options_from, policies_in, read_baseline, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
-from tasks.launchers.registry import kernel_log_of, kinds_with, launcher_for, options_of
+from tasks.launchers.registry import LAUNCHERS, kernel_log_of, kinds_with, launcher_for, options_of
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.open import absolute, is_remote, open_store
@@ -150,7 +151,8 @@ def open_gate_context(request: GateRequest) -> GateContext:
         names = launcher.node_names(gate.cluster.declared.nodes)
         kernel_log = kernel_log_of(engine.launcher)
     except LaunchRejected as error:
-        raise _about_launcher(file, engine.launcher, error) from error
+        given = "launcher" in gate.cluster.model_fields_set
+        raise _about_launcher(file, engine.launcher, error, given) from error
     _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
     if request.launch:
@@ -170,7 +172,7 @@ def launcher_of(engine: LauncherAddress) -> Launcher:
 def _gate_file(name: str) -> Path:
     """The path of the gate file. A name that the folder of gate files lacks is refused; the error lists the names that it has."""
     if lacking := missing_name(name):
-        raise GateFileError("gate_file", "", *lacking)
+        raise GateFileError(name, "", *lacking)
     return path_of(name)
 
 
@@ -192,18 +194,24 @@ def _shown_path(path: Path) -> str:
     return str(path.resolve()) if relative.startswith("..") else relative
 
 
-def _about_launcher(file: str, launcher_name: str, error: LaunchRejected) -> GateFileError:
+def _about_launcher(
+    file: str, launcher_name: str, error: LaunchRejected, is_given: bool = True
+) -> GateFileError:
     cause = error.__cause__
     if isinstance(cause, DecodeError):
         name = cause.path.removeprefix("options.")
         others = () if name in options_of(launcher_name) else kinds_with(name)
         if others:
-            by_default = " (the default)" if launcher_name == "local" else ""
-            verb = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'}"
-            message = f"the launcher {launcher_name}{by_default} has no such option; {verb} it"
+            whose = (
+                f"the launcher {launcher_name}"
+                if is_given
+                else f"cluster.launcher is not given, so it is {launcher_name}, which"
+            )
+            verb = "has" if len(others) == 1 else "have"
+            message = f"{whose} has no such option; {and_text(others)} {verb} it"
             return GateFileError(file, f"cluster.{cause.path}", message)
         return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
-    return GateFileError(file, "cluster", str(error))
+    return GateFileError(file, "cluster" if launcher_name in LAUNCHERS else "cluster.launcher", str(error))
 
 
 def _policy(file: str, here: Path, entry: str) -> Policy:

@@ -63,10 +63,10 @@ class Forecast:
 
 
 # What a second job may cost once more: see docs/sagemaker.md, Placements.
-AGAIN = "if a host is not the machine that passed, the checks run again"
+AGAIN = "this is for one run of the checks: they run again if a host is not the machine that passed"
 REPEATS = {
     Placement.IN_JOB: "",
-    Placement.POOLED: f"{AGAIN}; if the pool is lost, they run again once on other machines",
+    Placement.POOLED: f"{AGAIN}, and once on other machines if the pool is lost",
     Placement.PINNED: AGAIN,
     Placement.NONE: AGAIN,
 }

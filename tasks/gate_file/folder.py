@@ -74,14 +74,15 @@ def path_of(name: str) -> Path:
 def typed_path(argument: str) -> str:
     """What somebody typed in a terminal, as a path: a file that lies here goes before a name.
 
-    A name is looked for in deployments/gates of the current folder before the installation's, unless PRELAUNCH_GATES names a folder.
+    A name is looked for in the current folder and its deployments/gates before the installation's, unless PRELAUNCH_GATES names one.
     Which file a name led to is said on stderr.
     """
     if Path(argument).expanduser().is_file():
         return argument
-    here = HERE.absolute() / f"{argument}{SUFFIX}"
-    own = VARIABLE not in os.environ and is_name(argument) and here.is_file()
-    path = here if own else path_of(argument)
+    near = [
+        path for folder in (Path(), HERE) if (path := folder.absolute() / f"{argument}{SUFFIX}").is_file()
+    ]
+    path = near[0] if near and VARIABLE not in os.environ and is_name(argument) else path_of(argument)
     if is_name(argument) and path.is_file():
         sys.stderr.write(f"prelaunch: {argument} is {path}\n")
     return str(path)
@@ -101,7 +102,7 @@ def missing_name(gate_name: str) -> tuple[str, str | None] | None:
         f"{path} (it has {', '.join(names)})" if path == listed and names else str(path)
         for path, names in names_of.items()
     )
-    return f"there is no gate file {gate_name!r} in {places}; {VARIABLE} names another folder", nearest(
+    return f"there is no gate file of this name in {places}; {VARIABLE} names another folder", nearest(
         gate_name, tuple(dict.fromkeys(name for names in names_of.values() for name in names))
     )
 

@@ -18,6 +18,7 @@ from checks.model_details import DeclaredMachine
 from tasks.gate_file.people import Approval, Notify
 from tasks.text.interpreters import PYTHON
 
+CODE_FORM = r"^[\w.]+:\w+$"
 NAME_FORM = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 Name = Annotated[str, Field(pattern=NAME_FORM, max_length=19)]
 ClusterName = Annotated[str, Field(pattern=NAME_FORM, max_length=63)]
@@ -150,7 +151,7 @@ class Checks(GateTable):
 
     profile: Profile = Profile.QUICK
     skip: tuple[Annotated[str, Field(max_length=200)], ...] = ()
-    extra: tuple[Annotated[str, Field(pattern=r"^[\w.]+:\w+$", max_length=200)], ...] = ()
+    extra: tuple[Annotated[str, Field(pattern=CODE_FORM, max_length=200)], ...] = ()
     timeouts_s: dict[str, Seconds] = Field(default_factory=dict)
     network_s: Annotated[float, Field(ge=0.5, le=3600)] = 20.0
     stage_s: Annotated[float, Field(ge=1, le=86400)] = 600.0

@@ -103,7 +103,7 @@ def copied_keys(text: str) -> tuple[str, ...]:
     patterns = (*map(re.compile, NOBODYS), PERHAPS)
     copied = (
         key.partition("[")[0]
-        for key, value in _leaves(tomllib.loads(text))
+        for key, value in leaves(tomllib.loads(text))
         if key.partition("[")[0] in OWN or any(pattern.search(value) for pattern in patterns)
     )
     return tuple(dict.fromkeys(copied))
@@ -113,7 +113,7 @@ def examples_in(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example,
     """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key. Each with its
     whole value, which may hold a secret and is in no Example for that reason.
     """
-    for key, value in _leaves(values):
+    for key, value in leaves(values):
         for pattern, remedy in NOBODYS.items():
             if match := re.search(pattern, value):
                 yield Example(key, _line(text, key, value), match[0], f"{remedy}."), value
@@ -125,17 +125,17 @@ def _line(text: str, key: str, value: str) -> int | None:
     lines = [line if not line.lstrip().startswith("#") else "" for line in text.splitlines()]
     written = json.dumps(value, ensure_ascii=False)
     holding = [number for number, line in enumerate(lines, 1) if written in line]
-    number = line_of(text, re.sub(r"\[\d+\]", "", key))
+    number = line_of(text, key)
     return number if number in holding else next(iter(holding), None)
 
 
-def _leaves(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+def leaves(value: object, key: str = "") -> Iterator[tuple[str, str]]:
     """Every text with its dotted key, such as "training.request.InputDataConfig[0].ChannelName"."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _leaves(inner, f"{key}.{name}" if key else str(name))
+            yield from leaves(inner, f"{key}.{name}" if key else str(name))
     elif isinstance(value, (list, tuple)):
         for index, inner in enumerate(value):
-            yield from _leaves(inner, f"{key}[{index}]")
+            yield from leaves(inner, f"{key}[{index}]")
     elif isinstance(value, str):
         yield key, value

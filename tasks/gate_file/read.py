@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from checks.command_line import InputError
 from checks.documents.nearest import nearest
 from tasks.gate_file.folder import SUFFIX, names_in
-from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, NAME_FORM, Gate
+from tasks.gate_file.model import CODE_FORM, LOCKED, LOCKED_OPTION_ENDS, NAME_FORM, Gate
 
 FILE_BYTES = 1 << 20
 # Where somebody may have written the secret itself: what was found is not repeated.
@@ -33,12 +33,23 @@ EXPECTED = {
 }  # fmt: skip
 # What a pattern says, in words.
 FORMS = {
-    NAME_FORM: "may have only lower-case letters, digits and dashes, with a letter or a digit at both ends"
+    NAME_FORM: "may have only lower-case letters, digits and dashes, with a letter or a digit at both ends",
+    CODE_FORM: "must be module:function",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "may have only letters, digits, dots, dashes and underscores",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "may have only letters, digits and underscores, and no digit at its beginning",
 }
 
 
 class GateFileError(InputError):
-    """Rejected before anything started."""
+    """Rejected before anything started. `more` are the other keys of the file that are wrong."""
+
+    more: tuple[GateFileError, ...] = ()
+
+    def __str__(self) -> str:
+        others = [
+            f"{f'line {item.line}: ' * bool(item.line)}{item.path}: {item.account}" for item in self.more
+        ]
+        return "\n  ".join([super().__str__(), *(["Also wrong:", *others] if others else [])])
 
     def __init__(
         self, file: str, path: str, message: str, nearest: str | None = None, line: int | None = None
@@ -47,10 +58,11 @@ class GateFileError(InputError):
         self.line = line
 
     def find_line(self) -> None:
-        """Look for the line of the key in the file, where it is not known yet; none if the file cannot be read, or is no file."""
-        if self.line is None and self.path:
-            with contextlib.suppress(OSError, ValueError):
-                self.line = line_of(Path(self.file).read_text(encoding="utf-8"), self.path)
+        """Look for the line of each key in the file, where it is not known yet; none if the file cannot be read, or is no file."""
+        for error in (self, *self.more):
+            if error.line is None and error.path:
+                with contextlib.suppress(OSError, ValueError):
+                    error.line = line_of(Path(self.file).read_text(encoding="utf-8"), error.path)
 
 
 class OverrideError(GateFileError):
@@ -145,7 +157,7 @@ def line_of(text: str, path: str) -> int | None:
             places.setdefault(table.rstrip("."), number)
         elif key := re.match(r"\s*([\w.\"' -]+?)\s*=", line):
             places.setdefault(f"{table}{_bare(key[1])}", number)
-    keys = _bare(path).split(".") if path else []
+    keys = _bare(re.sub(r"\[\d+\]", "", path)).split(".") if path else []
     above = (".".join(keys[:length]) for length in range(len(keys), 0, -1))
     return next((places[prefix] for prefix in above if prefix in places), None)
 
@@ -214,10 +226,16 @@ def _validated(file: str, table: Mapping[str, Any], error_type: type[GateFileErr
 def plain_error(
     file: str, error: ValidationError, model: type[BaseModel], error_type: type[GateFileError] = GateFileError
 ) -> GateFileError:
-    """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one."""
+    """What pydantic says of a file for `model`, as an operator needs it: every wrong key, and the nearest valid one."""
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    return error_type(file, *_in_words(first, model))
+    faults = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    by_path: dict[str, GateFileError] = {}
+    for words in (_in_words(fault, model) for fault in faults):
+        if not any(words[0] == known.nearest for known in by_path.values()):
+            by_path.setdefault(words[0], error_type(file, *words))
+    first, *others = by_path.values()
+    first.more = tuple(others)
+    return first
 
 
 def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | None]:

@@ -14,7 +14,7 @@ from typing import Any
 from checks.facts.instances import Instance
 from checks.model_details import DeclaredMachine
 from tasks.gate_file.folder import SHIPPED
-from tasks.gate_file.placeholders import NOTIFIERS_SHOWN
+from tasks.gate_file.placeholders import NOTIFIERS_SHOWN, copied_keys, leaves
 from tasks.gate_file.read import line_of
 from tasks.gate_file.references import copy_of, is_near, reference
 
@@ -74,6 +74,17 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
         "# `prelaunch plan FILE` shows what it would do, `prelaunch doctor FILE` what is missing; docs/gate-file.md has all keys.",
     ]
     return "\n".join([*head, text.rstrip("\n"), "", *_notify(wish.notifiers)]) + "\n"
+
+
+def unchanged_keys(text: str) -> tuple[str, ...]:
+    """The keys of a gate file whose values `init` copied and nobody has changed yet. They may be somebody's own by chance."""
+    shipped = {
+        leaf for path in SHIPPED.glob("*.toml") for leaf in leaves(tomllib.loads(path.read_text("utf-8")))
+    }
+    own = [(key.partition("[")[0], (key, value) in shipped) for key, value in leaves(tomllib.loads(text))]
+    return tuple(
+        key for key in copied_keys(text) if all(is_shipped for name, is_shipped in own if name == key)
+    )
 
 
 def _machine(machine: DeclaredMachine) -> str:

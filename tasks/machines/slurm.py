@@ -86,9 +86,11 @@ class SlurmMachineOptions:
     the user who submits re-tests may reset GPUs (nvidia-smi wants root).
     """
 
-    user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100)] = ""
-    sudo_user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100)] = ""
-    parallelcluster: Annotated[str, Text(r"(none|\d+\.\d+\.\d+)?", 20)] = ""
+    user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100, "must be the name of a user")] = ""
+    sudo_user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100, "must be the name of a user")] = ""
+    parallelcluster: Annotated[
+        str, Text(r"(none|\d+\.\d+\.\d+)?", 20, "must be a version, such as 3.9.1, or none")
+    ] = ""
     reset: bool = False
 
 

@@ -14,7 +14,7 @@ from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 
 # Object names of the API (RFC 1123), and names of resources and classes, which may have a domain in front.
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-Name = Annotated[str, Text(rf"({LABEL})?", 63)]
+Name = Annotated[str, Text(rf"({LABEL})?", 63, "must have only lower-case letters, digits and dashes")]
 RESOURCE = r"([a-z0-9.-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*"
 # Plain Jobs have no gang scheduling.
 JOIN_S = 600.0
@@ -69,9 +69,11 @@ class KubernetesOptions:
     start is gated anew.
     """
 
-    image: Annotated[str, Text(r"\S+", 500)]
-    namespace: Annotated[str, Text(LABEL, 63)] = "default"
-    context: Annotated[str, Text(r"\S*", 500)] = ""
+    image: Annotated[str, Text(r"\S+", 500, "must be an image, without spaces")]
+    namespace: Annotated[str, Text(LABEL, 63, "must have only lower-case letters, digits and dashes")] = (
+        "default"
+    )
+    context: Annotated[str, Text(r"\S*", 500, "must have no spaces")] = ""
     kubeconfig_file: str = ""
     workload: Workload = Workload.JOBS
     placement: NodePlacement = NodePlacement.IN_JOB
@@ -79,20 +81,28 @@ class KubernetesOptions:
     pod_template_file: str = ""
     service_account: Name = ""
     gpus_per_node: Annotated[int, Range(0, 64)] = 0
-    gpu_resource: Annotated[str, Text(RESOURCE, 253)] = "nvidia.com/gpu"
+    gpu_resource: Annotated[str, Text(RESOURCE, 253, "must be the name of a resource")] = "nvidia.com/gpu"
     efa_per_node: Annotated[int, Range(0, 64)] = 0
     queue: Name = ""
-    priority_class: Annotated[str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253)] = ""
-    only_nodes: Annotated[str, Text(r"([a-z0-9.-]+(,[a-z0-9.-]+)*)?", 100_000)] = ""
+    priority_class: Annotated[
+        str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253, "must be a name in Kubernetes")
+    ] = ""
+    only_nodes: Annotated[
+        str, Text(r"([a-z0-9.-]+(,[a-z0-9.-]+)*)?", 100_000, "must be names of nodes with commas")
+    ] = ""
     one_pod_per_node: bool = True
     exclude_failed: bool = False
     reports: Reports = Reports.LOGS
-    prefix: Annotated[str, Text(r"(s3://[a-z0-9][a-z0-9.-]+(/\S*)?)?", 900)] = ""
-    region: Annotated[str, Text(r"([a-z]{2}(-[a-z]+)+-\d)?", 32)] = ""
-    folder: Annotated[str, Text(FOLDER, 512)] = ""
-    volume_claim: Annotated[str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253)] = ""
-    python: Annotated[str, Text(r"(/\S+)?", 512)] = ""
-    interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15)] = ""
+    prefix: Annotated[
+        str, Text(r"(s3://[a-z0-9][a-z0-9.-]+(/\S*)?)?", 900, "must be of the form s3://bucket/prefix")
+    ] = ""
+    region: Annotated[str, Text(r"([a-z]{2}(-[a-z]+)+-\d)?", 32, "must be a region, such as us-east-1")] = ""
+    folder: Annotated[str, Text(FOLDER, 512, "must be an absolute path without spaces")] = ""
+    volume_claim: Annotated[
+        str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253, "must be a name in Kubernetes")
+    ] = ""
+    python: Annotated[str, Text(r"(/\S+)?", 512, "must be an absolute path without spaces")] = ""
+    interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15, "must be the name of a network interface")] = ""
     auto_resume: bool = False
     auto_resume_retries: Annotated[int, Range(0, 100)] = 2
     grace_s: Annotated[float, Range(0, 600)] = 60.0

@@ -13,7 +13,9 @@ from checks.value_types import Range, Text
 from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 
 # One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
-SbatchWord = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
+SbatchWord = Annotated[
+    str, Text(r"[^\s\"'\\#;$`]*", 1000, "must have no spaces, quotes or any of \\ # ; $ `")
+]
 # A path on a #SBATCH line, where % is a pattern of sbatch(1), and in pyxis' list of mounts.
 FOLDER = r"/[^\s\"'\\,:#;$`%]+"
 FOLDER_FORM = "must be an absolute path without spaces, quotes and any of \\ , : # ; $ ` %"
@@ -47,11 +49,11 @@ class SlurmOptions:
     gpus_per_node: Annotated[int, Range(0, 64)] = 0
     exclusive: bool = True
     sbatch_file: str = ""
-    container_image: Annotated[str, Text(r"\S*", 1000)] = ""
+    container_image: Annotated[str, Text(r"\S*", 1000, "must have no spaces")] = ""
     container_mounts: tuple[str, ...] = ()
     container_env: tuple[str, ...] = ()
-    python: Annotated[str, Text(r"(/\S+)?", 512)] = ""
-    interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15)] = ""
+    python: Annotated[str, Text(r"(/\S+)?", 512, "must be an absolute path without spaces")] = ""
+    interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15, "must be the name of a network interface")] = ""
     requeue: bool = True
     auto_resume: bool = False
     grace_s: Annotated[float, Range(0, 600)] = 20.0

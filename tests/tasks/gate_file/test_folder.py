@@ -74,13 +74,15 @@ def test_a_name_leads_into_the_gate_files_of_the_current_folder(
     assert str(SHIPPED / "slurm-p5.toml") == typed_path("slurm-p5")
     assert "nothing" == typed_path("nothing")
     assert capsys.readouterr().err == f"prelaunch: slurm-p5 is {SHIPPED / 'slurm-p5.toml'}\n"
+    (beside := Path("slurm-p5.toml").absolute()).write_text("[cluster]\n")
+    assert str(beside) == typed_path("slurm-p5")
 
 
 def test_a_name_that_leads_nowhere_is_told_the_nearest(folder: Path) -> None:
-    """With the field's name, the folder and what it has."""
+    """With the folder and what it has."""
     said = str(refusal("p5-prd"))
 
-    assert said.startswith("gate_file: there is no gate file 'p5-prd' in ") and str(folder) in said
+    assert said.startswith("p5-prd: there is no gate file of this name in ") and str(folder) in said
     assert "it has p5-prod, p5-test" in said and said.endswith("Did you mean 'p5-prod'?")
 
 

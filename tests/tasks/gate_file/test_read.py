@@ -77,8 +77,8 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
         ('"cpu"', '"p5.48xlage"', "cluster.declared.instance_type: 'p5.48xlage' is not a known instance type", "p5.48xlarge"),
         ("ranks_per_node", "gpus_per_node = 8\nranks_per_node", "cluster.declared.gpus_per_node: cpu has 0", "0"),
         ("grace_s", "grace_z", "cluster.options.grace_z: unknown key", "grace_s"),
-        ('launcher = "local"', 'launcher = "locl"', "cluster: launcher 'locl' is none of local", None),
-        ("grace_s", "partition", "cluster.options.partition: the launcher local (the default) has no such option; slurm has it", None),
+        ('launcher = "local"', 'launcher = "locl"', "cluster.launcher: launcher 'locl' is none of local", None),
+        ("grace_s", "partition", "cluster.options.partition: the launcher local has no such option; slurm has it", None),
         ("network_s = 5.0", 'extra = ["no.such:thing"]', "checks.extra: check 'no.such:thing' cannot be imported", None),
         ("network_s = 5.0", 'timeouts_s = { "compute.gem" = 3 }', "checks.timeouts_s.compute.gem: there is no such", "compute.gemm"),
         ('owner = ["slack", "apprise"]', "", "notify: name the owner of the gate", None),
@@ -144,6 +144,19 @@ def test_overrides_change_values(tmp_path: Path) -> None:
     assert (gate.cluster.declared.nodes, gate.checks.profile) == (1, Profile.DEEP)
     assert gate.checks.timeouts_s == {"compute.gemm": 9.0}
     assert gate.title == "gate test: 1 node, deep"
+
+
+def test_every_wrong_key_is_named_at_once(tmp_path: Path) -> None:
+    """Each with its line and the nearest valid word, so that nobody runs a command once for every typo."""
+    path = edit(edit(write_gate(tmp_path), "nodes = 2", "nodes = 0"), 'profile = "quick"', 'profle = "quick"')
+    first, also, other = str(refusal(path)).splitlines()
+
+    assert "checks.profle: unknown key. Did you mean 'checks.profile'?" in first and "  Also wrong:" == also
+    unsaid = edit(edit(write_gate(tmp_path), 'launcher = "local"\n', ""), "grace_s", "partition")
+    assert ": cluster.launcher is not given, so it is local, which has no such option; slurm has it." in str(
+        refusal(unsaid)
+    )
+    assert re.fullmatch(r"  line \d+: cluster.declared.nodes: must be 1 or more, and is 0.", other)
 
 
 def test_an_override_does_not_mend_a_broken_file(tmp_path: Path) -> None:
