@@ -107,12 +107,16 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
         write_stdout(f"{nothing_condemned(context)}\n")
     for case, steps in plans:
         blame = case.blames[0]
-        write_stdout(f"{case.node}: {blame.check}: {one_line(blame.message, 300)}\n")
-        write_stdout("  Each step is only for a node that the checks still refuse after the step before.\n")
+        why = f"gate {case.gate_id} found by {blame.check}: {one_line(blame.message, 300)}"
+        write_stdout(f"Take {case.node} out of service and repair it in {len(steps)} steps, because {why}\n")
+        write_stdout(
+            "Do the steps in this order. As soon as the checks pass on the node, go to the last step.\n"
+        )
         for number, (rung, command) in enumerate(steps, 1):
-            texts = (rung.value, STEPS.get(rung, ""), command)
-            write_stdout(f"  {number}. {': '.join(filter(None, texts))}\n")
-    write_stderr(f'prelaunch: [remediation] mode is "{mode}", so nothing was done')
+            write_stdout(f"  {number}. {STEPS[rung]} ({rung.value}){f': {command}' * bool(command)}\n")
+    write_stderr(
+        f'prelaunch: [remediation] mode is "{mode}", so nothing was done: type the commands yourself'
+    )
     return int(Exit.GO)
 
 

@@ -9,11 +9,15 @@ from tasks.remediation.ladder import AFTER, required
 from tasks.remediation.model import Case, Reason
 from tasks.remediation.steps import Step, StepKind, reason_text
 
-# What a step of a plan does for which there is no command.
+# What a person does in a step of a plan.
 STEPS: Mapping[Rung, str] = {
-    Rung.RECHECK: "the checks that had failed run again; if they pass, the node is returned",
-    Rung.PAGE: "a person is called if the finding repeats, and follows its remedy in the report",
-    Rung.RETURN: "the node serves again, once a gate on it has proven it",
+    Rung.FENCE: "Take the node out of service, so that no job starts on it",
+    Rung.RECHECK: "Run the gate on it again. If the checks that failed pass now, go to the last step",
+    Rung.RESET: "Reset its GPUs, and run the gate on it again",
+    Rung.REBOOT: "Restart the node, and run the gate on it again",
+    Rung.REPLACE: "Replace the node, and run the gate on the new one",
+    Rung.PAGE: "If the finding repeats, follow its remedy in the report of the gate",
+    Rung.RETURN: "Return the node to service, once a gate on it has passed",
 }
 
 

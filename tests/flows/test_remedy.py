@@ -195,8 +195,16 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
     monkeypatch.setattr(machines, "by_name", by_name)
     assert 0 == main(["repair", "run", str(path)])
     said = capsys.readouterr()
-    assert "1. fence: type-fence node-1" in said.out
-    assert "return: the node serves again, once a gate on it has proven it: type-return node-1" in said.out
+    head, how, *steps = said.out.splitlines()
+    assert head.startswith("Take node-1 out of service and repair it in ") and "because gate " in head
+    assert how.startswith("Do the steps in this order.")
+    assert (
+        "  1. Take the node out of service, so that no job starts on it (fence): type-fence node-1"
+        == steps[0]
+    )
+    assert (
+        "Return the node to service, once a gate on it has passed (return): type-return node-1" in steps[-1]
+    )
     assert "nothing was done" in said.err
     assert 0 == main(["repair", "run", str(path), "--format", "json"])
     (case,) = json.loads(capsys.readouterr().out)["cases"]

@@ -313,7 +313,8 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: Captured) -> No
     lines = (
         "Time:     checks, profile standard: at least 3.0 min, at most 30.0 min; idle pool: not known, at most 60.0 min; "
         "training: about 110.0 h, at most 120.0 h\n",
-        "Cost:     at least 12.66 USD (0.20 node-hours), at most 379.78 USD (6.00 node-hours), before the training, if the checks run once\n",
+        "Cost:     at least 12.66 USD (0.20 node-hours), at most 379.78 USD (6.00 node-hours), before the training, "
+        "if the checks run once\n",
         "To do:    replace 8 example values; confirm 2 values of the shipped example (--verbose lists them)\n",
     )
     assert [1, 1, 1] == [answer.count(f"\n{line}") for line in lines], answer
