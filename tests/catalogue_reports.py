@@ -9,27 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from checks import catalog
+from checks import catalog, model
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.judge.culprits.from_report import CHECKS
 from checks.judge.reachability import PAIRS, REACHABILITY
 from checks.judge.rules.expected_questions import questions
 from checks.judge.rules.values import RuleContext
-from checks.model import (
-    CLUSTER,
-    Declared,
-    KernelLog,
-    Node,
-    Observation,
-    Outcome,
-    Planned,
-    Profile,
-    Report,
-    Scope,
-    Value,
-    rank_subject,
-)
 from checks.policy import CheckPolicy, Expect, Over, Policy, Rule
 from tasks.gate_file.references import default_policy
 from tests.checks.culprit.rows import row
@@ -52,14 +38,14 @@ def policy_of(instance_type: str) -> Policy:
 def catalogue_report(
     instance_type: str,
     nodes: int,
-    profile: Profile = Profile.STANDARD,
+    profile: model.Profile = model.Profile.STANDARD,
     peers: bool = True,
-    kernel_log: KernelLog = KernelLog.READABLE,
-) -> Report:
+    kernel_log: model.KernelLog = model.KernelLog.READABLE,
+) -> model.Report:
     """A report of every planned check; without `peers`, the checks of each pair of nodes are left out of the plan."""
     instance, policy = builtin().instances[instance_type], policy_of(instance_type)
     names = tuple(f"node-{index}" for index in range(nodes))
-    declared = Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1), names, kernel_log)
+    declared = model.Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1), names, kernel_log)
     plan = tuple(
         line
         for line in catalog.plan(catalog.CATALOG, declared, profile, instance)
@@ -67,26 +53,26 @@ def catalogue_report(
     )
     wanted = [line for line in plan if line.skip is None]
     rows = [
-        Observation(line.check, subject, Outcome.MEASURED, 1.5, metrics, started_s=2.0)
+        model.Observation(line.check, subject, model.Outcome.MEASURED, 1.5, metrics, started_s=2.0)
         for line in wanted
         for subject, metrics in _of_check(line, policy.checks.get(line.check), declared, instance)
     ]
     for line in (line for line in wanted if line.check in CHECKS):
         rows += _tournament(line, declared, profile)
     found = tuple(
-        Node(name, rank, "one", "c" * 64, True, {"host": name, "boot_id": f"{rank:032x}"}, WHEN)
+        model.Node(name, rank, "one", "c" * 64, True, {"host": name, "boot_id": f"{rank:032x}"}, WHEN)
         for rank, name in enumerate(names)
     )
-    return Report("catalogue", "one", WHEN, profile, declared, "c" * 64, plan, found, tuple(rows))
+    return model.Report("catalogue", "one", WHEN, profile, declared, "c" * 64, plan, found, tuple(rows))
 
 
 def expected_report(
     instance_type: str,
     nodes: int,
-    profile: Profile = Profile.STANDARD,
-    kernel_log: KernelLog = KernelLog.READABLE,
+    profile: model.Profile = model.Profile.STANDARD,
+    kernel_log: model.KernelLog = model.KernelLog.READABLE,
     peers: bool = True,
-) -> Report:
+) -> model.Report:
     """As `catalogue_report`, with the rates that the facts expect of the type, where they know any."""
     report = catalogue_report(instance_type, nodes, profile, peers, kernel_log)
     facts, policy = builtin(), default_policy(instance_type)[1]
@@ -95,9 +81,9 @@ def expected_report(
     return replace(report, observations=rows)
 
 
-def _as_expected(row: Observation, line: CheckPolicy | None, known: RuleContext) -> Observation:
+def _as_expected(row: model.Observation, line: CheckPolicy | None, known: RuleContext) -> model.Observation:
     rules = [rule for rule in (line.rules if line else ()) if rule.over is Over.EXPECTED]
-    metrics: Mapping[str, Value] = row.metrics
+    metrics: Mapping[str, model.Value] = row.metrics
     for rule in rules:
         if rule.at:
             labels = _labels(rule, known, metrics[rule.at])
@@ -115,7 +101,7 @@ def _as_expected(row: Observation, line: CheckPolicy | None, known: RuleContext)
     return replace(row, metrics=metrics)
 
 
-def _labels(rule: Rule, known: RuleContext, held: Value) -> Value:
+def _labels(rule: Rule, known: RuleContext, held: model.Value) -> model.Value:
     """Points of programs; sizes and precisions as they are."""
     if not isinstance(held, tuple) or rule.expect is not Expect.COLLECTIVE or rule.at != "points":
         return held
@@ -124,24 +110,26 @@ def _labels(rule: Rule, known: RuleContext, held: Value) -> Value:
 
 
 def _of_check(
-    planned: Planned, line: CheckPolicy | None, declared: Declared, instance: Instance
-) -> list[tuple[str, dict[str, Value]]]:
+    planned: model.Planned, line: CheckPolicy | None, declared: model.Declared, instance: Instance
+) -> list[tuple[str, dict[str, model.Value]]]:
     names = declared.node_names
     if planned.check in CHECKS:
         return []
     if planned.check in (PAIRS, REACHABILITY):
         return [(name, _towards([n for n in names if n != name])) for name in names]
     metrics = _metrics(planned, line or CheckPolicy(), max(instance.gpus, 1), instance)
-    if planned.scope is Scope.CLUSTER:
-        return [(CLUSTER, metrics)]
-    if planned.scope is Scope.NODE:
+    if planned.scope is model.Scope.CLUSTER:
+        return [(model.CLUSTER, metrics)]
+    if planned.scope is model.Scope.NODE:
         return [(name, metrics) for name in names]
     per_node = declared.ranks_per_node
     places = ((name, rank * per_node + local) for rank, name in enumerate(names) for local in range(per_node))
-    return [(rank_subject(name, rank), metrics) for name, rank in places]
+    return [(model.rank_subject(name, rank), metrics) for name, rank in places]
 
 
-def _tournament(planned: Planned, declared: Declared, profile: Profile) -> list[Observation]:
+def _tournament(
+    planned: model.Planned, declared: model.Declared, profile: model.Profile
+) -> list[model.Observation]:
     """Every pair at about 45 GB/s, which is nine tenths of what a p5.48xlarge's network gives a GPU."""
     per = declared.ranks_per_node
     rows = [
@@ -152,7 +140,7 @@ def _tournament(planned: Planned, declared: Declared, profile: Profile) -> list[
     return [replace(one, seconds=1.5, metrics=m, started_s=2.0) for one, m in zip(rows, kept, strict=True)]
 
 
-def _towards(peers: list[str]) -> dict[str, Value]:
+def _towards(peers: list[str]) -> dict[str, model.Value]:
     numbers = tuple(9.5 for _ in peers)
     return {
         "peers": tuple(peers), "failures": tuple("ok" for _ in peers), "refused": (0,) * len(peers), "connect_ms": numbers,
@@ -160,8 +148,10 @@ def _towards(peers: list[str]) -> dict[str, Value]:
     }  # fmt: skip
 
 
-def _metrics(planned: Planned, line: CheckPolicy, width: int, instance: Instance) -> dict[str, Value]:
-    made: dict[str, Value] = dict.fromkeys(planned.metrics, 1)
+def _metrics(
+    planned: model.Planned, line: CheckPolicy, width: int, instance: Instance
+) -> dict[str, model.Value]:
+    made: dict[str, model.Value] = dict.fromkeys(planned.metrics, 1)
     for metric in dict.fromkeys(rule.metric for rule in line.rules):
         rules = [rule for rule in line.rules if rule.metric == metric]
         value = _value(rules, instance)

@@ -12,16 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from operator import eq
 
+from checks.culprit import doubt
 from checks.culprit.candidates import Candidates
-from checks.culprit.doubt import (
-    controls,
-    doubtful_tests,
-    only_if_certain,
-    pair_of,
-    tests_of_cells,
-    to_confirm,
-    unsure_tests,
-)
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Chance
 from checks.culprit.links import Links
@@ -152,7 +144,7 @@ def _with_patterns(
     answer = MatrixAnswer.BLAMED if is_named else result.answer
     if open_ and answer is MatrixAnswer.NOBODY:
         answer = MatrixAnswer.UNEXPLAINED
-    confirm = (*result.confirm, *to_confirm(matrix, more))
+    confirm = (*result.confirm, *doubt.to_confirm(matrix, more))
     if timed.unsure or is_open(matrix, screened, answer, culprits):
         confirm += sweep_again(matrix)
     return replace(
@@ -167,7 +159,7 @@ def _with_patterns(
         seen_from=slow.seen_from,
         many_slower=slow.many_slower,
         unexplained=tuple(sorted({*left, *open_})),
-        cost=cost(matrix, screened, tests_of_cells(matrix, sorted({*left, *timed.excused}))),
+        cost=cost(matrix, screened, doubt.tests_of_cells(matrix, sorted({*left, *timed.excused}))),
     )
 
 
@@ -178,7 +170,10 @@ def _of_rest(
     rest = matrix if tests is None else _only(matrix, tests)
     again = screened if tests is None else screen(rest, tolerance)
     if is_crowded(rest, again):
-        unnamed, doubtful = _unnamed(MatrixAnswer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
+        unnamed, doubtful = (
+            _unnamed(MatrixAnswer.UNEXPLAINED, again, unseen),
+            doubt.to_confirm(rest, again.bad),
+        )
         result = replace(unnamed, confirm=doubtful, unexplained=tuple(again.bad))
     else:
         result = _explain(rest, again, tolerance, unseen)
@@ -213,15 +208,15 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     links = Links(matrix.sources, matrix.targets, screened.bad, ends)
     explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
     rivals = search(explanation)
-    weighed = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
+    weighed = doubt.only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
     culprits = tuple(entry.suspect for entry in weighed if entry.is_named)
     steady = steady_parts(culprits, Entity.NODE if len(candidates.nodes) > 1 else Entity.RANK)
     together = standing_together(matrix, steady, screened.bad)
     if LEAST_TOGETHER <= len(together) < len(steady) and not candidates.switches and not candidates.inside:
         # They are under one switch, of which nobody told. Beside it other nodes are bad.
         return _explain(_under(matrix, [sorted(together)]), screened, tolerance, unseen)
-    doubtful = doubtful_tests(explanation, weighed, tolerance.most_hiccups)
-    again = to_confirm(matrix, doubtful + unsure_tests(weighed, set(screened.bad)))
+    doubtful = doubt.doubtful_tests(explanation, weighed, tolerance.most_hiccups)
+    again = doubt.to_confirm(matrix, doubtful + doubt.unsure_tests(weighed, set(screened.bad)))
     some, every = sum(entry.suspect.bad for entry in weighed), sum(entry.suspect.tests for entry in weighed)
     noise = _noise(screened, explanation.chance().hiccup, some / every if every else 1.0)
     answer = MatrixAnswer.NOBODY
@@ -241,7 +236,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         answer,
         noise,
         culprits,
-        tuple(dict.fromkeys((*again, *controls(matrix, weighed, screened.bad)))),
+        tuple(dict.fromkeys((*again, *doubt.controls(matrix, weighed, screened.bad)))),
         tuple(screened.bad),
         unseen,
         unexplained=tuple(doubtful),
@@ -291,8 +286,8 @@ def _many_cells(matrix: Matrix, bad: Sequence[int]) -> bool:
 
 def _several_pairs(matrix: Matrix, bad: Sequence[int]) -> bool:
     """Whether the bad tests belong to two pairs or more. A single pair, in one or both directions, is not the whole fabric."""
-    first = pair_of(matrix, bad[0]) if bad else None
-    return any(pair_of(matrix, test) != first for test in bad)
+    first = doubt.pair_of(matrix, bad[0]) if bad else None
+    return any(doubt.pair_of(matrix, test) != first for test in bad)
 
 
 def _cells(matrix: Matrix, tests: Sequence[int]) -> int:

@@ -15,19 +15,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, cast
 
+from checks import model
 from checks.documents.columns import CheckTable, Columns, Observations, by_check
 from checks.documents.decode import decode, parse_json
-from checks.model import (
-    EVIDENCE_BYTES,
-    SCHEMA_VERSION,
-    Declared,
-    Node,
-    NodeEnd,
-    Observation,
-    Planned,
-    Profile,
-    Report,
-)
 from checks.model_details import Images
 from checks.value_types import SPARSE, DecodeError, Range
 
@@ -42,7 +32,7 @@ EVERY, REPEATED = "all", 256
 
 # A file that also has the tables of another tool holds the report under this key (tasks/render/seed_report.py).
 WRAPPED = "prelaunch_report"
-Version = Annotated[int, Range(SCHEMA_VERSION, SCHEMA_VERSION)]
+Version = Annotated[int, Range(model.SCHEMA_VERSION, model.SCHEMA_VERSION)]
 
 
 @dataclass(frozen=True)
@@ -53,14 +43,14 @@ class ReportFile:
     gate_id: str
     attempt: str
     measured_at: str
-    profile: Profile
-    declared: Declared
+    profile: model.Profile
+    declared: model.Declared
     catalogue: str
-    plan: tuple[Planned, ...]
-    nodes: tuple[Node, ...]
+    plan: tuple[model.Planned, ...]
+    nodes: tuple[model.Node, ...]
     checks: Mapping[str, Columns]
     collection: tuple[str, ...]
-    ends: tuple[NodeEnd, ...] = ()
+    ends: tuple[model.NodeEnd, ...] = ()
     certificates: str = dataclasses.field(default="", metadata=SPARSE)
     images: Images | None = dataclasses.field(default=None, metadata=SPARSE)
     raised: tuple[str, ...] = dataclasses.field(default=(), metadata=SPARSE)
@@ -73,17 +63,17 @@ class NodeReport:
     schema_version: Version
     gate_id: str
     measured_at: str
-    profile: Profile
-    declared: Declared
-    plan: tuple[Planned, ...]
-    node: Node
-    observations: tuple[Observation, ...]
+    profile: model.Profile
+    declared: model.Declared
+    plan: tuple[model.Planned, ...]
+    node: model.Node
+    observations: tuple[model.Observation, ...]
 
 
-def dump(report: Report) -> bytes:
+def dump(report: model.Report) -> bytes:
     """The report as canonical JSON (sorted keys, UTF-8): equal reports give equal bytes."""
     file = ReportFile(
-        schema_version=SCHEMA_VERSION,
+        schema_version=model.SCHEMA_VERSION,
         checks={},
         **{f.name: getattr(report, f.name) for f in dataclasses.fields(report) if f.name != "observations"},
     )
@@ -93,7 +83,7 @@ def dump(report: Report) -> bytes:
     return dump_plain({**plain_table(file), "checks": tables})
 
 
-def load(data: bytes) -> Report:
+def load(data: bytes) -> model.Report:
     """The report in `data`. Raises DecodeError if it is not completely a report of this version."""
     # There are millions of new values and no cycles among them: the garbage collector would scan all of them again and again.
     collecting = gc.isenabled()
@@ -114,8 +104,8 @@ def load(data: bytes) -> Report:
         if not columns.even:
             raise DecodeError("the columns differ in length", f"checks.{check}")
     observations = Observations(CheckTable(check, columns) for check, columns in file.checks.items())
-    names = [f.name for f in dataclasses.fields(Report) if f.name != "observations"]
-    return Report(observations=observations, **{name: getattr(file, name) for name in names})
+    names = [f.name for f in dataclasses.fields(model.Report) if f.name != "observations"]
+    return model.Report(observations=observations, **{name: getattr(file, name) for name in names})
 
 
 def _written(columns: Columns) -> dict[str, object]:
@@ -210,16 +200,16 @@ def digest(data: bytes) -> str:
 def clip(text: str) -> tuple[str, bool]:
     """Evidence cut to 4 KiB of UTF-8, with its start and end, and whether anything was cut."""
     data = text.encode("utf-8", "replace")
-    if len(data) <= EVIDENCE_BYTES:
+    if len(data) <= model.EVIDENCE_BYTES:
         return data.decode("utf-8"), False
-    half = EVIDENCE_BYTES // 2 - 32
+    half = model.EVIDENCE_BYTES // 2 - 32
     start, end = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
     return f"{start}\n[{len(data) - 2 * half} bytes cut]\n{end}", True
 
 
 def _require_version(value: object) -> None:
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if type(version) is not int or version != SCHEMA_VERSION:
+    if type(version) is not int or version != model.SCHEMA_VERSION:
         raise DecodeError(
-            f"schema version {version!r:.40} is unknown, this reads {SCHEMA_VERSION}", "schema_version"
+            f"schema version {version!r:.40} is unknown, this reads {model.SCHEMA_VERSION}", "schema_version"
         )

@@ -11,25 +11,10 @@ from itertools import chain
 from operator import lt
 from typing import Any
 
+from checks import model
 from checks.documents.columns import CheckTable
 from checks.facts.plausibility import COUNTED, range_of
 from checks.judge.not_measured import not_measured
-from checks.model import (
-    CLUSTER,
-    FIRST,
-    Count,
-    Coverage,
-    Declared,
-    Finding,
-    Level,
-    Observation,
-    Outcome,
-    Planned,
-    Report,
-    Scope,
-    node_of,
-    rank_subject,
-)
 from checks.model_details import Contents, Unmeasured
 from checks.policy import RELATIVE, CheckPolicy, Over
 from checks.value_types import Range
@@ -46,16 +31,18 @@ LIST_REMEDY = "Run the gate again. If the finding returns, read this node's log.
 
 
 def judge_lists(
-    planned: Planned, records: CheckTable, declared: Declared, line: CheckPolicy
-) -> Iterator[Finding]:
+    planned: model.Planned, records: CheckTable, declared: model.Declared, line: CheckPolicy
+) -> Iterator[model.Finding]:
     """A finding, cause EVIDENCE, for each row in which something was not measured."""
-    level = Level.FAIL if line.required else Level.WARN
+    level = model.Level.FAIL if line.required else model.Level.WARN
     held = planned.holds or _gpus_of(planned, declared)
     short = (finding for contents in held for finding in _about_contents(contents, planned, records, level))
     return chain(_about_lengths(planned, records, line, level), short)
 
 
-def _about_lengths(planned: Planned, table: CheckTable, line: CheckPolicy, level: Level) -> Iterator[Finding]:
+def _about_lengths(
+    planned: model.Planned, table: CheckTable, line: CheckPolicy, level: model.Level
+) -> Iterator[model.Finding]:
     """Arrays that are not as long as the array of their labels, so that something was not measured; a value alone that had to be a
     list has the length 1.
     """
@@ -79,7 +66,7 @@ def _along(held: Sequence[Contents], records: CheckTable) -> set[tuple[str, str]
     """Pairs of a list and the one that says what its elements are. A first measurement may have had another length."""
     names = {name for contents in held for name in (contents.metric, *contents.along)}
     metrics = records.columns.metrics if held else ()
-    others = {name for name in metrics if name not in names and not name.startswith(FIRST)}
+    others = {name for name in metrics if name not in names and not name.startswith(model.FIRST)}
     pairs = {(name, contents.metric) for contents in held for name in contents.along}
     return pairs | {(name, held[0].metric) for name in others}
 
@@ -96,13 +83,15 @@ def _labelled(line: CheckPolicy) -> set[tuple[str, str]]:
     return pairs
 
 
-def _gpus_of(planned: Planned, declared: Declared) -> tuple[Contents, ...]:
+def _gpus_of(planned: model.Planned, declared: model.Declared) -> tuple[Contents, ...]:
     """What the lists of a node's GPUs hold, for plans that do not say so."""
-    listed = planned.scope is Scope.NODE and planned.check.startswith(FAMILIES)
+    listed = planned.scope is model.Scope.NODE and planned.check.startswith(FAMILIES)
     return (Contents(GPUS, declared.gpus_per_node),) if listed else ()
 
 
-def _about_contents(held: Contents, planned: Planned, records: CheckTable, level: Level) -> Iterator[Finding]:
+def _about_contents(
+    held: Contents, planned: model.Planned, records: CheckTable, level: model.Level
+) -> Iterator[model.Finding]:
     """Rows whose list, or count of work, is less than the plan says. All lists of a row may be too short alike, so that lengths do
     not show it.
     """
@@ -134,42 +123,42 @@ def _lack_of(held: Contents, value: object, left_out: object) -> Unmeasured | No
     return Unmeasured("", f"the check {' and '.join(clauses)}") if clauses else None
 
 
-def _finding(records: CheckTable, index: int, fault: Unmeasured, level: Level) -> Finding:
+def _finding(records: CheckTable, index: int, fault: Unmeasured, level: model.Level) -> model.Finding:
     return not_measured(records.check, records.columns.subjects[index], fault, level, remedy=LIST_REMEDY)
 
 
-def coverage(report: Report, sound: Mapping[str, CheckTable], checks: Count) -> Coverage:
+def coverage(report: model.Report, sound: Mapping[str, CheckTable], checks: model.Count) -> model.Coverage:
     """How many of the required nodes, GPUs, ranks and checks have sound observations."""
     declared = report.declared
     subjects = set().union(*(table.columns.subjects for table in sound.values()))
-    nodes = {node_of(subject) for subject in subjects} - {CLUSTER}
+    nodes = {model.node_of(subject) for subject in subjects} - {model.CLUSTER}
     counted = sound["gpu.inventory"].column("gpus_found") if "gpu.inventory" in sound else ()
     gpus = sum(min(count, declared.gpus_per_node) for count in counted if type(count) is int)
-    return Coverage(
-        nodes=Count(len(nodes), declared.nodes),
-        gpus=Count(gpus, declared.nodes * declared.gpus_per_node),
-        ranks=Count(sum("/" in subject for subject in subjects), declared.ranks),
+    return model.Coverage(
+        nodes=model.Count(len(nodes), declared.nodes),
+        gpus=model.Count(gpus, declared.nodes * declared.gpus_per_node),
+        ranks=model.Count(sum("/" in subject for subject in subjects), declared.ranks),
         checks=checks,
     )
 
 
-def subjects_of(scope: Scope, report: Report) -> frozenset[str]:
+def subjects_of(scope: model.Scope, report: model.Report) -> frozenset[str]:
     """The subjects that a check of this scope observes: the cluster, its nodes, or the ranks of the nodes that reported."""
-    if scope is Scope.CLUSTER:
-        return frozenset([CLUSTER])
-    if scope is Scope.NODE:
+    if scope is model.Scope.CLUSTER:
+        return frozenset([model.CLUSTER])
+    if scope is model.Scope.NODE:
         return frozenset(node.name for node in report.nodes)
     per_node = report.declared.ranks_per_node
     return frozenset(
-        rank_subject(node.name, node.rank * per_node + local)
+        model.rank_subject(node.name, node.rank * per_node + local)
         for node in report.nodes
         for local in range(per_node)
     )
 
 
-def declared_count(scope: Scope, declared: Declared) -> int:
+def declared_count(scope: model.Scope, declared: model.Declared) -> int:
     """How many subjects of this scope the gate file declares."""
-    return {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[scope]
+    return {model.Scope.NODE: declared.nodes, model.Scope.RANK: declared.ranks, model.Scope.CLUSTER: 1}[scope]
 
 
 def is_whole(subjects: Sequence[str], expected: frozenset[str]) -> bool:
@@ -193,10 +182,10 @@ def with_holes(records: CheckTable, ruled: frozenset[str]) -> frozenset[int]:
     return frozenset(odd)
 
 
-def unfit(planned: Planned, table: CheckTable) -> frozenset[int]:
+def unfit(planned: model.Planned, table: CheckTable) -> frozenset[int]:
     """The indices of the rows for which `defect_of` gives a reason, and of those that were not measured."""
     columns = table.columns
-    odd = other_than(columns.outcomes, Outcome.MEASURED) | other_than(columns.skips, None)
+    odd = other_than(columns.outcomes, model.Outcome.MEASURED) | other_than(columns.skips, None)
     for name in planned.metrics:
         if type(None) in table.kinds(name):
             odd |= {index for index, value in enumerate(table.column(name)) if value is None}
@@ -212,7 +201,7 @@ def unfit(planned: Planned, table: CheckTable) -> frozenset[int]:
     return frozenset(odd)
 
 
-def _contradiction(record: Observation) -> str:
+def _contradiction(record: model.Observation) -> str:
     """The element that has a number although its own outcome says that it was not measured, "" if there is none. Where ranks are
     tested, checks.judge.culprits.from_report reads the outcomes; nccom-test measures also what it finds wrong.
     """
@@ -258,7 +247,7 @@ def other_than(column: Sequence[object], usual: object) -> set[int]:
     return {index for index, value in enumerate(column) if value is not usual}
 
 
-def defect_of(record: Observation, planned: Planned) -> Unmeasured:
+def defect_of(record: model.Observation, planned: model.Planned) -> Unmeasured:
     """What a measurement lacks, or has that cannot be."""
     lacking = [name for name in planned.metrics if name not in record.metrics]
     empty = [name for name, value in sorted(record.metrics.items()) if value == ()]

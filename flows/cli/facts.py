@@ -20,6 +20,7 @@ from flows.cli.shared_arguments import add_format, add_policy
 from tasks.gate_file.references import default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
 from tasks.reports.read import instance_named
+from tasks.text.tables import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,7 @@ def _list(form: str) -> int:
 
 def _gpus(instance: Instance) -> str:
     if instance.neuron_devices:
-        return f"{instance.neuron_devices} Neuron devices"
+        return counted(instance.neuron_devices, "Neuron device")
     return f"{instance.gpus} x {instance.gpu or 'GPU'}" if instance.gpus else "no GPU"
 
 

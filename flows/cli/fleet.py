@@ -13,19 +13,12 @@ from checks.command_line import InputError, number
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.shared_arguments import add_cluster, add_format, add_store, require_node_name
 from tasks.gate.record.end import kept_ends
+from tasks.reports import store_argument
 from tasks.reports.command_line import write_file
 from tasks.reports.fleet.fleet import Fleet, GateMark
 from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text, node_text
-from tasks.reports.store_argument import (
-    NamedStore,
-    chosen_cluster,
-    cluster_notes,
-    open_named_store,
-    require_gates,
-    require_known_node,
-)
 from tasks.store.history import kept_gates
 from tasks.store.layout import html_key
 
@@ -63,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     require_node_name(arguments.node)
     if arguments.html is not None:
         write_file(arguments.html, None)
-    source = open_named_store(arguments.store)
-    cluster = chosen_cluster(source, arguments.cluster)
+    source = store_argument.open_named_store(arguments.store)
+    cluster = store_argument.chosen_cluster(source, arguments.cluster)
     fleet = read(arguments, source, cluster)
     if arguments.node:
         fleet = _with_failures(source, fleet)
@@ -84,15 +77,15 @@ def run(arguments: argparse.Namespace) -> int:
     return fleet_code(fleet)
 
 
-def _require_node(arguments: argparse.Namespace, source: NamedStore, fleet: Fleet) -> None:
+def _require_node(arguments: argparse.Namespace, source: store_argument.NamedStore, fleet: Fleet) -> None:
     """Raise InputError if no gate of the cluster knows the node."""
     if not fleet.nodes and not fleet.replaced:
-        require_known_node(source, arguments.node, arguments.store)
+        store_argument.require_known_node(source, arguments.node, arguments.store)
         message = f"no gate of this cluster knows a node {arguments.node!r:.80}, and another cluster has it. Name the store."
         raise InputError(source.address, message)
 
 
-def _with_failures(source: NamedStore, fleet: Fleet) -> Fleet:
+def _with_failures(source: store_argument.NamedStore, fleet: Fleet) -> Fleet:
     """The returned fleet says of each gate whether its training failed on the node. Raises StoreError."""
     gates = {mark.gate_id for node in (*fleet.nodes, *fleet.replaced) for mark in node.gates}
     ends = kept_ends(source.store, sorted(gates))
@@ -108,7 +101,9 @@ def _with_failures(source: NamedStore, fleet: Fleet) -> Fleet:
     return replace(fleet, nodes=nodes, replaced=replaced)
 
 
-def _write_page(path: Path, source: NamedStore, fleet: Fleet, cluster: str | None, node: str) -> None:
+def _write_page(
+    path: Path, source: store_argument.NamedStore, fleet: Fleet, cluster: str | None, node: str
+) -> None:
     """The HTML page, with a link to the page of each gate that has one; or that of a node. Raises OutputError."""
     from tasks.reports.fleet.page import fleet_page, node_page
 
@@ -124,17 +119,17 @@ def _write_page(path: Path, source: NamedStore, fleet: Fleet, cluster: str | Non
     write_file(path, fleet_page(fleet, link, f"Fleet {cluster}" if cluster else "Fleet"))
 
 
-def read(arguments: argparse.Namespace, source: NamedStore, cluster: str | None) -> Fleet:
+def read(arguments: argparse.Namespace, source: store_argument.NamedStore, cluster: str | None) -> Fleet:
     """The fleet of the store, with the engine of the gate file that names it. Raises InputError, StoreError."""
     engine = engine_of(source)
     if engine is not None and cluster not in (None, engine[0]):
         engine = None  # that of another cluster
     if engine is None:
-        require_gates(source)
+        store_argument.require_gates(source)
     return read_fleet(source.store, time.time(), arguments.fresh * HOUR_S, cluster, arguments.node, engine)
 
 
-def engine_of(source: NamedStore) -> tuple[str, Machines] | None:
+def engine_of(source: store_argument.NamedStore) -> tuple[str, Machines] | None:
     """The cluster of a gate file and its machines; None for what names a store alone, or no engine. Raises InputError."""
     gate = source.gate
     if gate is None or gate.remediation.machines == LOG:
@@ -150,5 +145,5 @@ def engine_of(source: NamedStore) -> tuple[str, Machines] | None:
 
 def say_cluster(stores: Sequence[str], cluster: str | None) -> None:
     """A note on stderr says that a gate file shows its own cluster alone."""
-    for note in cluster_notes(stores, cluster):
+    for note in store_argument.cluster_notes(stores, cluster):
         write_stderr(f"prelaunch: {note}")

@@ -88,9 +88,7 @@ class SlurmMachineOptions:
 
     user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100, "must be the name of a user")] = ""
     sudo_user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100, "must be the name of a user")] = ""
-    parallelcluster: Annotated[
-        str, Text(r"(none|\d+\.\d+\.\d+)?", 20, "must be a version, such as 3.9.1, or none")
-    ] = ""
+    parallelcluster: Annotated[str, Text(r"(none|\d+\.\d+\.\d+)?", 20, "must be a version or none")] = ""
     reset: bool = False
 
 

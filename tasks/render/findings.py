@@ -10,29 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from checks import model
 from checks.documents.report import plain
 from checks.judge.not_measured import summary
 from checks.judge.rules.wording import subjects_text
-from checks.model import (
-    ANSWER_WORDS,
-    CLUSTER,
-    LINK,
-    Action,
-    Answer,
-    Cause,
-    Count,
-    Finding,
-    Level,
-    Verdict,
-    node_of,
-)
 from checks.model_details import Unmeasured
 from checks.value_types import listed_names
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
 MOST_NAMES = 6
-LABELS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
+LABELS = {model.Level.PASS: "NOTE", model.Level.WARN: "WARN", model.Level.FAIL: "FAIL"}
 
 
 @dataclass(frozen=True)
@@ -41,15 +29,15 @@ class Group:
     silent node of which it is a consequence.
     """
 
-    level: Level
-    cause: Cause
+    level: model.Level
+    cause: model.Cause
     check: str
     message: str
     remedy: str
     subjects: tuple[str, ...]
     evidence: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
-    action: Action = Action.NONE
+    action: model.Action = model.Action.NONE
     source: str = ""
     elements: tuple[str, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()
@@ -93,13 +81,13 @@ class Group:
     @property
     def label(self) -> str:
         """WARN, FAIL, CANNOT TELL if evidence is missing, or NOTE for a finding that changes no answer."""
-        unknown = self.cause is Cause.EVIDENCE and self.level is Level.FAIL
-        return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else LABELS[self.level]
+        unknown = self.cause is model.Cause.EVIDENCE and self.level is model.Level.FAIL
+        return model.ANSWER_WORDS[model.Answer.CANNOT_TELL] if unknown else LABELS[self.level]
 
     @property
     def heading(self) -> str:
         """Such as "FAIL HARDWARE"; the cause of CANNOT TELL is always missing evidence."""
-        unknown = ANSWER_WORDS[Answer.CANNOT_TELL]
+        unknown = model.ANSWER_WORDS[model.Answer.CANNOT_TELL]
         return self.label if self.label == unknown else f"{self.label} {self.cause.value}"
 
 
@@ -111,15 +99,15 @@ CONFIGURATION = (
 ALIKE = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
 
 
-def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
+def group(findings: Sequence[model.Finding]) -> tuple[Group, ...]:
     """Groups in the order of their first finding."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[model.Finding]] = {}
     for f in findings:
         groups.setdefault(_alike(f), []).append(f)
     return tuple(_group(members) for members in groups.values())
 
 
-def _alike(f: Finding) -> tuple[str, ...]:
+def _alike(f: model.Finding) -> tuple[str, ...]:
     return (
         f.level.value,
         f.cause.value,
@@ -136,7 +124,7 @@ def _alike(f: Finding) -> tuple[str, ...]:
     )
 
 
-def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
+def gathered(findings: Sequence[model.Finding]) -> tuple[Group, ...]:
     """Groups for a page: everything that could not be measured for one reason, or by one check, is one group.
 
     A machine without a driver leaves a finding a check, a GPU that is lost one a metric: a list that hides the rest.
@@ -145,36 +133,38 @@ def gathered(findings: Sequence[Finding]) -> tuple[Group, ...]:
     return _joined(by_check, lambda item: item.unmeasured, _one_reason)
 
 
-def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
+def remedy_of(item: Group | model.Finding, verdict: model.Verdict) -> str:
     """The remedy. While the image or the policy is the suspect, no machine should be touched."""
-    if verdict.suspect_policy and item.cause is Cause.HARDWARE:
+    if verdict.suspect_policy and item.cause is model.Cause.HARDWARE:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
     text = in_number(item.remedy, item.subjects if isinstance(item, Group) else (item.subject,))
-    failed = item.level is Level.FAIL and item.cause is not Cause.EVIDENCE
+    failed = item.level is model.Level.FAIL and item.cause is not model.Cause.EVIDENCE
     return f"{ALIKE}{text}" if failed and item.check in failed_everywhere(verdict, item.check) else text
 
 
 def in_number(remedy: str, subjects: Sequence[str]) -> str:
     """The remedy, which is written for one node, as it is said of these subjects."""
-    nodes = {frozenset(node_of(end.strip()) for end in subject.split(LINK)) for subject in subjects}
+    nodes = {
+        frozenset(model.node_of(end.strip()) for end in subject.split(model.LINK)) for subject in subjects
+    }
     return f"For each named node: {remedy}" if remedy and len(nodes) > 1 else remedy
 
 
-def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:
+def failed_everywhere(verdict: model.Verdict, only: str = "") -> tuple[str, ...]:
     """The checks that every node fails, of two nodes or more; where `only` is given, of that check. Missing evidence is no failure,
     and fewer links than nodes are not everywhere.
     """
     nodes, failing = max(verdict.coverage.nodes.required, 2), defaultdict[str, set[str]](set)
     for finding in verdict.findings:
         is_wanted = not only or finding.check == only
-        if is_wanted and finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
+        if is_wanted and finding.level is model.Level.FAIL and finding.cause is not model.Cause.EVIDENCE:
             failing[finding.check].add(finding.subject)
     everywhere = []
     for check, subjects in failing.items():
-        links = [subject for subject in subjects if LINK in subject]
-        names = {node_of(subject) for subject in subjects.difference(links)} - {CLUSTER}
+        links = [subject for subject in subjects if model.LINK in subject]
+        names = {model.node_of(subject) for subject in subjects.difference(links)} - {model.CLUSTER}
         if len(links) >= nodes:
-            names |= {node_of(end.strip()) for link in links for end in link.split(LINK)}
+            names |= {model.node_of(end.strip()) for link in links for end in link.split(model.LINK)}
         everywhere += [check] if len(names) >= nodes else []
     return tuple(everywhere)
 
@@ -186,7 +176,7 @@ def _joined(
 ) -> tuple[Group, ...]:
     by_key: dict[object, list[Group]] = {}
     for index, item in enumerate(groups):
-        fits = item.cause is Cause.EVIDENCE and item.unmeasured
+        fits = item.cause is model.Cause.EVIDENCE and item.unmeasured
         same = (item.level, item.remedy, item.subjects, item.follows, *key(item)) if fits else index
         by_key.setdefault(same, []).append(item)
     return tuple(members[0] if len(members) == 1 else join(members) for members in by_key.values())
@@ -219,7 +209,7 @@ def decisive_first(evidence: str, elements: Sequence[str]) -> str:
     return "\n".join(sorted(re.split(r"\n(?=\S)", evidence), key=lambda block: form.search(block) is None))
 
 
-def _group(members: Sequence[Finding]) -> Group:
+def _group(members: Sequence[model.Finding]) -> Group:
     first = members[0]
     subjects = tuple(dict.fromkeys(member.subject for member in members))
     evidence = tuple(
@@ -235,7 +225,7 @@ def _group(members: Sequence[Finding]) -> Group:
     )  # fmt: skip
 
 
-def verdict_json(verdict: Verdict) -> dict[str, object]:
+def verdict_json(verdict: model.Verdict) -> dict[str, object]:
     """The verdict as the command line prints it. No key is ever absent but `certified`, which is there if a certificate stands for a
     check, and `named_nodes` and `follows` of a finding that names none.
     """
@@ -258,7 +248,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _count(count: Count, total: str) -> dict[str, int]:
+def _count(count: model.Count, total: str) -> dict[str, int]:
     return {"observed": count.observed, total: count.required}
 
 

@@ -10,27 +10,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from checks import model
 from checks.documents.columns import CheckTable, by_check
 from checks.documents.report import WRAPPED, dump
-from checks.model import (
-    CLUSTER,
-    Answer,
-    Count,
-    Finding,
-    Level,
-    Node,
-    Outcome,
-    Profile,
-    Report,
-    Verdict,
-    node_of,
-    worst,
-)
 from tasks.text.tables import few
 
 MOST_SENTENCES = 50
 READY = "Cluster is ready for distributed training"
-DIAGNOSTIC = {Profile.QUICK: ("dcgm_basic",)}
+DIAGNOSTIC = {model.Profile.QUICK: ("dcgm_basic",)}
 DEEPER = ("dcgm_basic", "dcgm_extended")
 
 
@@ -38,12 +25,12 @@ DEEPER = ("dcgm_basic", "dcgm_extended")
 class _View:
     """Access to one report and its verdict."""
 
-    report: Report
-    verdict: Verdict
+    report: model.Report
+    verdict: model.Verdict
     tables: Mapping[str, CheckTable]
 
 
-def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
+def with_seed_tables(report: model.Report, verdict: model.Verdict) -> bytes:
     """The report as JSON that readers of either format understand."""
     view = _View(report, verdict, by_check(report.observations))
     declared, reported = report.declared, {node.rank: node for node in report.nodes}
@@ -69,9 +56,9 @@ def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
     return b"%s,%s:%s}" % (head[:-1], json.dumps(WRAPPED).encode(), dump(report))
 
 
-def _node(view: _View, node: Node) -> dict[str, object]:
+def _node(view: _View, node: model.Node) -> dict[str, object]:
     declared = view.report.declared
-    findings = [f for f in view.verdict.findings if node_of(f.subject) == node.name]
+    findings = [f for f in view.verdict.findings if model.node_of(f.subject) == node.name]
     return {
         "timestamp": node.measured_at or view.report.measured_at,
         "node_info": {
@@ -84,17 +71,19 @@ def _node(view: _View, node: Node) -> dict[str, object]:
             "host_count": declared.nodes,
             "gpus_per_host": declared.gpus_per_node,
         },
-        "summary": _summary(view, findings, worst([finding.level for finding in findings]), [node.name]),
+        "summary": _summary(
+            view, findings, model.worst([finding.level for finding in findings]), [node.name]
+        ),
     }
 
 
 def _summary(
-    view: _View, findings: Sequence[Finding], level: Level, nodes: Sequence[str]
+    view: _View, findings: Sequence[model.Finding], level: model.Level, nodes: Sequence[str]
 ) -> dict[str, object]:
     """The summary. The tool has no "cannot tell", so whatever is not known to be healthy is FAIL there."""
-    faults = [finding for finding in findings if finding.level is not Level.PASS]
+    faults = [finding for finding in findings if finding.level is not model.Level.PASS]
     remedies = list(dict.fromkeys(finding.remedy for finding in faults if finding.remedy))
-    ready = not remedies and view.verdict.answer is Answer.GO
+    ready = not remedies and view.verdict.answer is model.Answer.GO
     return {
         "overall_status": level.value,
         "test_results": _results(view, nodes),
@@ -123,15 +112,17 @@ def _succeeded(view: _View, checks: Iterable[str], nodes: Sequence[str]) -> bool
     """Whether every check was measured on every node, and no finding about them is a FAIL."""
     names = {*checks}
     failed = any(
-        finding.level is Level.FAIL
+        finding.level is model.Level.FAIL
         and finding.check in names
-        and node_of(finding.subject) in (*nodes, CLUSTER)
+        and model.node_of(finding.subject) in (*nodes, model.CLUSTER)
         for finding in view.verdict.findings
     )
     return not failed and bool(nodes) and all(_measured(view, name, nodes) for name in names)
 
 
 def _measured(view: _View, check: str, nodes: Sequence[str]) -> bool:
-    values = [item for item in view.tables.get(check, ()) if node_of(item.subject) in nodes]
-    measured = Count(len({node_of(item.subject) for item in values}), len({*nodes}))
-    return measured.observed == measured.required and all(item.outcome is Outcome.MEASURED for item in values)
+    values = [item for item in view.tables.get(check, ()) if model.node_of(item.subject) in nodes]
+    measured = model.Count(len({model.node_of(item.subject) for item in values}), len({*nodes}))
+    return measured.observed == measured.required and all(
+        item.outcome is model.Outcome.MEASURED for item in values
+    )

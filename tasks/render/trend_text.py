@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from checks.judge.rules.wording import figure
-from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Lack, Motion
+from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.numbers import LEAST_PEERS
 from checks.judge.trend.time_series import CounterGrowth, Course, Point, Trend, TrendMachine
 from tasks.text.inert import one_line
@@ -54,14 +54,6 @@ def moved_text(trend: Trend) -> str:
     return (
         f"The fleet moved: {first.check} {first.what} {verb} by {abs(first.change):.1%} on {first.machines} machines together{rest}. "
         "No machine is named for that."
-    )
-
-
-def budget_text(trend: Trend) -> str:
-    """How many healthy machines the rule is expected to name."""
-    return (
-        f"At most {FALSE_NAMES_A_MONTH:g} healthy machine a month is expected to be named by chance "
-        f"({counted(trend.series, 'number')} of machines, {trend.gates_a_month:.0f} gates a month)."
     )
 
 

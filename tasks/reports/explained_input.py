@@ -190,7 +190,7 @@ def explanation_text(result: ExplainedInput, colour: bool = False, width: int = 
     lines = [
         f"{_paint(head, _BOLD[verdict.answer], colour)} {name}: {found}",
         *_folded(f"Input: {one_line(result.title)}", width),
-        *_folded(_meaning(verdict, bool(decoded)), width, ""),
+        *_folded(_meaning(verdict), width, ""),
     ]
     proofs: set[str] = set()
     for item in gathered(verdict.findings):
@@ -247,20 +247,13 @@ def not_judged(left_out: Sequence[str]) -> list[str]:
     ]
 
 
-def _meaning(verdict: Verdict, decoded: bool) -> str:
+def _meaning(verdict: Verdict) -> str:
     """The words for a gate suppose that all was observed; this is the output of one tool."""
     if verdict.answer is Answer.CANNOT_TELL:
         return "There is no verdict from this output. This does not mean that any machine is broken."
-    if verdict.level is Level.WARN:
-        return explanation(verdict)
-    if verdict.answer is Answer.GO:
-        good = (
-            "No part is worse than the rest." if decoded else "Every value that was judged meets the policy."
-        )
-    else:
-        of = "The values of this matrix are" if decoded else "A value in this output is"
-        good = f"{of} not what the policy demands."
-    return f"{good} Only the values in this output were judged."
+    return (
+        explanation(verdict) if verdict.level is Level.WARN else "Only the values in this output were judged."
+    )
 
 
 def _proof(item: Group) -> list[str]:

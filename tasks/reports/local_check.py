@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from checks import bundle as bundles
+from checks import model
 from checks.command_line import InputError
 from checks.documents.nearest import nearest
 from checks.documents.report import load
@@ -20,18 +21,6 @@ from checks.judge.not_measured import not_measured
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import decide
-from checks.model import (
-    Declared,
-    Finding,
-    Level,
-    Observation,
-    Outcome,
-    Planned,
-    Profile,
-    Report,
-    Scope,
-    Verdict,
-)
 from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Policy
 from checks.runner import single_node
@@ -47,21 +36,21 @@ class ProgressPrinter:
 
     def __init__(
         self,
-        plan: Sequence[Planned],
-        declared: Declared,
+        plan: Sequence[model.Planned],
+        declared: model.Declared,
         policy: Policy,
         facts: Facts,
         say: Callable[[str], None],
         colour: bool = False,
     ) -> None:
-        counts = {Scope.NODE: 1, Scope.RANK: declared.ranks_per_node, Scope.CLUSTER: 1}
+        counts = {model.Scope.NODE: 1, model.Scope.RANK: declared.ranks_per_node, model.Scope.CLUSTER: 1}
         self._left = {planned.check: counts[planned.scope] for planned in plan if planned.skip is None}
         self._total, self._done = len(self._left), 0
-        self._rows: dict[str, list[Observation]] = {}
+        self._rows: dict[str, list[model.Observation]] = {}
         self._declared, self._policy, self._facts = declared, policy, facts
         self._say, self._colour = say, colour
 
-    def __call__(self, observation: Observation) -> None:
+    def __call__(self, observation: model.Observation) -> None:
         """Take one observation."""
         results = self._rows.setdefault(observation.check, [])
         results.append(observation)
@@ -75,25 +64,25 @@ class ProgressPrinter:
             if len(results) < wanted:
                 self._line(State.UNKNOWN, check, results, f"{len(results)} of {wanted} reported")
 
-    def _tick(self, check: str, results: list[Observation]) -> None:
+    def _tick(self, check: str, results: list[model.Observation]) -> None:
         findings = [finding for result in results for finding in self._findings(result)]
         worst = max(findings, key=finding_state, default=None)
         state = max([State.PASS, *map(finding_state, findings)])
         self._line(state, check, results, worst.message if worst else "")
 
-    def _findings(self, result: Observation) -> list[Finding]:
+    def _findings(self, result: model.Observation) -> list[model.Finding]:
         """The findings about the row by itself; comparisons of ranks or nodes wait for the verdict."""
         line = self._policy.checks.get(result.check, CheckPolicy())
         name = self._declared.instance_type
-        if result.outcome is Outcome.MEASURED:
+        if result.outcome is model.Outcome.MEASURED:
             instance, absent = self._facts.instances.get(name), self._facts.absent(name, result.check)
             context = RuleContext(instance, absent, self._declared, self._facts)
             return list(apply.apply(result.check, line, (result,), 1, context))
-        level = Level.WARN if line.accepts(result.skip) or not line.required else Level.FAIL
+        level = model.Level.WARN if line.accepts(result.skip) or not line.required else model.Level.FAIL
         reason = f"{result.skip.value}: {result.reason}" if result.skip else result.reason
         return [not_measured(result.check, result.subject, Unmeasured("", reason), level)]
 
-    def _line(self, state: State, check: str, results: list[Observation], reason: str) -> None:
+    def _line(self, state: State, check: str, results: list[model.Observation], reason: str) -> None:
         self._done += 1
         mark = f"\x1b[{COLOURS[state]}m{state.sign}\x1b[0m" if self._colour else state.sign
         seconds = max((result.seconds for result in results), default=0.0)
@@ -119,14 +108,14 @@ def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:
 
 
 def check_node(
-    declared: Declared,
-    profile: Profile,
+    declared: model.Declared,
+    profile: model.Profile,
     policy: Policy,
     say: Callable[[str], None],
     colour: bool,
     write: Callable[[bytes], None],
     raised: tuple[str, ...] = (),
-) -> tuple[Report, Verdict]:
+) -> tuple[model.Report, model.Verdict]:
     """Run the checks that the declaration plans, `say` a line for each as it ends, `write` the report, and judge it. `raised` are the
     numbers of `--option` that the policy has already.
     """

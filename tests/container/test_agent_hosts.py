@@ -16,16 +16,7 @@ from checks.roster import Member
 from container.agent import check_command
 from container.agent.files import exit_record, inputs
 from container.agent.files.exit_record import ExitRecord
-from container.agent.hosts import address, roster_source
-from container.agent.hosts.roll_call import (
-    ContainerStart,
-    NotInAttempt,
-    RollCallResponder,
-    answer,
-    dump_start,
-    keep,
-    read_roll,
-)
+from container.agent.hosts import address, roll_call, roster_source
 from container.agent.hosts.roster_source import Hosts, PlaceUnknown
 from container.agent.settings import Settings, make
 from container.agent.supervisor import Signals
@@ -65,52 +56,54 @@ def listens(address: str, port: int) -> bool:
     return False
 
 
-def nth_start(number: str) -> ContainerStart:
+def nth_start(number: str) -> roll_call.ContainerStart:
     """A start of a container."""
-    return ContainerStart(number, "127.0.0.1")
+    return roll_call.ContainerStart(number, "127.0.0.1")
 
 
 @pytest.fixture
-def responder() -> RollCallResponder:
+def responder() -> roll_call.RollCallResponder:
     """The first host's."""
-    return RollCallResponder(access("a", GATE), "")
+    return roll_call.RollCallResponder(access("a", GATE), "")
 
 
-def test_an_open_roll_takes_the_last_life_and_a_closed_one_nobody(responder: RollCallResponder) -> None:
+def test_an_open_roll_takes_the_last_life_and_a_closed_one_nobody(
+    responder: roll_call.RollCallResponder,
+) -> None:
     """A container that started again before the attempt began is the one that will run; later it has no part in the attempt. Only the
     job's hosts are on the roll, each with a life that can be read.
     """
     for host, start in (("b", nth_start("1")), ("b", nth_start("2")), ("stranger", nth_start("1"))):
-        responder.put(f"join/{host}", dump_start(start))
+        responder.put(f"join/{host}", roll_call.dump_start(start))
     responder.put("join/a", "{")
 
     assert {"b": nth_start("2")} == responder.close_roll(("a", "b")).members
-    assert Put.CLOSED is responder.put("join/b", dump_start(nth_start("3")))
+    assert Put.CLOSED is responder.put("join/b", roll_call.dump_start(nth_start("3")))
 
 
-def test_each_start_has_another_token(responder: RollCallResponder) -> None:
+def test_each_start_has_another_token(responder: roll_call.RollCallResponder) -> None:
     """Equal hosts, another life of one of them."""
     tokens = set()
     for number in ("1", "2"):
         responder.notes.clear()
-        tokens.add(keep(responder, ("a",), ("a", nth_start(number)), 1.0, Signals()).token)
+        tokens.add(roll_call.keep(responder, ("a",), ("a", nth_start(number)), 1.0, Signals()).token)
 
     assert 2 == len(tokens)
 
 
 @pytest.mark.parametrize(("number", "said"), [("2", "an earlier start"), (None, "without this host")])
 def test_a_host_that_is_not_on_the_roll_is_told_why(
-    responder: RollCallResponder, number: str | None, said: str
+    responder: roll_call.RollCallResponder, number: str | None, said: str
 ) -> None:
     """Another life of it, or none at all."""
     first = Member("a", "127.0.0.1", free_port())
     responder.listen(first.address, first.probe_port)
     if number:
-        responder.put("join/b", dump_start(nth_start(number)))
+        responder.put("join/b", roll_call.dump_start(nth_start(number)))
     responder.close_roll(("a", "b"))
     try:
-        with pytest.raises(NotInAttempt, match=said):
-            answer(lambda: first, access("b", GATE), ("b", nth_start("1")), 5.0, Signals())
+        with pytest.raises(roll_call.NotInAttempt, match=said):
+            roll_call.answer(lambda: first, access("b", GATE), ("b", nth_start("1")), 5.0, Signals())
     finally:
         responder.close()
 
@@ -118,8 +111,8 @@ def test_a_host_that_is_not_on_the_roll_is_told_why(
 @pytest.mark.parametrize("text", ["", "[]x", '{"a": {}}', '{"a": 1}'])
 def test_a_roll_that_cannot_be_read_is_none(text: str) -> None:
     """Half a roll would give a token of its own."""
-    with pytest.raises(NotInAttempt):
-        read_roll(text)
+    with pytest.raises(roll_call.NotInAttempt):
+        roll_call.read_roll(text)
 
 
 def alone(tmp_path: Path, host: str, **environment: str) -> Ended:
@@ -138,7 +131,7 @@ def test_a_host_that_never_came_is_missing(tmp_path: Path) -> None:
 def test_a_host_that_finds_nobody_leaves_a_report_under_its_own_token(tmp_path: Path) -> None:
     """It is evidence about the network, and never a part of another attempt. Who answers with another key is nobody."""
     port = free_port()
-    stranger = RollCallResponder(access(HOSTS[0], GATE), "")
+    stranger = roll_call.RollCallResponder(access(HOSTS[0], GATE), "")
     stranger.listen(HOSTS[0], port)
     try:
         ended = alone(tmp_path, HOSTS[1], PRELAUNCH_PORT=str(port))

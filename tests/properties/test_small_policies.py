@@ -10,23 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checks import model
 from checks.documents.report import dump
 from checks.judge.baseline.bands import Baseline
-from checks.model import (
-    CLUSTER,
-    Cause,
-    Declared,
-    Node,
-    Observation,
-    Outcome,
-    Planned,
-    Profile,
-    Report,
-    Scope,
-    Value,
-    Verdict,
-    rank_subject,
-)
 from checks.policy import CheckPolicy, Expect, OnWarn, Over, Policy, Rule, can_fail, check_sense
 from tests.properties.shipped import judged, learned, missed
 from tests.properties.spoils import ROW_SPOILS, Document, bad, lose_value, mixed, without_subjects
@@ -41,7 +27,7 @@ BOUNDS = st.sampled_from([
 ])  # fmt: skip
 ABOVE = st.sampled_from([{"warn_above": 0.1}, {"fail_above": 0.3}, {"warn_above": 0.1, "fail_above": 0.5}])
 NUMERIC, LEVELS = st.sampled_from([ONE, MANY]), st.sampled_from(["WARN", "FAIL"])
-CAUSES = st.sampled_from([Cause.HARDWARE, Cause.CONFIGURATION, Cause.EVIDENCE])
+CAUSES = st.sampled_from([model.Cause.HARDWARE, model.Cause.CONFIGURATION, model.Cause.EVIDENCE])
 
 
 def _bounded(metric: str, over: Over, bounds: Mapping[str, Any], **keys: Any) -> Rule:
@@ -77,11 +63,11 @@ def _lines(draw: st.DrawFn) -> CheckPolicy:
 class Small:
     """A report, its policy, and perhaps a baseline."""
 
-    report: Report
+    report: model.Report
     policy: Policy
     baseline: Baseline | None
 
-    def judged(self, document: Document) -> Verdict:
+    def judged(self, document: Document) -> model.Verdict:
         """As the command line judges a file."""
         return judged(document, self.policy, self.baseline)
 
@@ -98,44 +84,50 @@ class Small:
 @st.composite
 def _smalls(draw: st.DrawFn) -> Small:
     nodes, ranks = draw(st.integers(1, 4)), draw(st.integers(1, 2))
-    declared = Declared("cpu", nodes, 0, ranks, tuple(f"node-{i}" for i in range(nodes)))
+    declared = model.Declared("cpu", nodes, 0, ranks, tuple(f"node-{i}" for i in range(nodes)))
     lines = {f"made.c{i}": line for i, line in enumerate(draw(st.lists(_lines(), min_size=1, max_size=2)))}
     policy = Policy("generated", ("cpu",), OnWarn.GO, 0.25, {"made.rank": CheckPolicy(), **lines})
     check_sense(policy)
-    plan = [Planned("made.rank", Scope.RANK, (ONE,))]
-    rows = [_row("made.rank", subject, {ONE: 1.0}) for subject in _subjects(Scope.RANK, declared)]
+    plan = [model.Planned("made.rank", model.Scope.RANK, (ONE,))]
+    rows = [_row("made.rank", subject, {ONE: 1.0}) for subject in _subjects(model.Scope.RANK, declared)]
     for name in lines:
-        scope = draw(st.sampled_from(Scope))
-        plan.append(Planned(name, scope, METRICS))
+        scope = draw(st.sampled_from(model.Scope))
+        plan.append(model.Planned(name, scope, METRICS))
         usual = draw(NUMBERS)
         rows += [_row(name, subject, draw(_metrics(usual))) for subject in _subjects(scope, declared)]
     found = tuple(
-        Node(name, i, "one", "c" * 64, True, {"host": name, "boot_id": f"b-{i}"}, WHEN)
+        model.Node(name, i, "one", "c" * 64, True, {"host": name, "boot_id": f"b-{i}"}, WHEN)
         for i, name in enumerate(declared.node_names)
     )
-    report = Report("small", "one", WHEN, Profile.QUICK, declared, "c" * 64, tuple(plan), found, tuple(rows))
+    report = model.Report(
+        "small", "one", WHEN, model.Profile.QUICK, declared, "c" * 64, tuple(plan), found, tuple(rows)
+    )
     return Small(report, policy, learned(report, policy) if draw(st.booleans()) else None)
 
 
-def _row(check: str, subject: str, metrics: Mapping[str, Value]) -> Observation:
-    return Observation(check, subject, Outcome.MEASURED, 1.0, metrics, evidence=f"of {subject}")
+def _row(check: str, subject: str, metrics: Mapping[str, model.Value]) -> model.Observation:
+    return model.Observation(check, subject, model.Outcome.MEASURED, 1.0, metrics, evidence=f"of {subject}")
 
 
 @st.composite
-def _metrics(draw: st.DrawFn, usual: float) -> dict[str, Value]:
+def _metrics(draw: st.DrawFn, usual: float) -> dict[str, model.Value]:
     """Mostly the usual numbers, as in a fleet."""
     one = draw(st.just(usual) | NUMBERS)
     many = (usual, draw(st.just(usual) | NUMBERS))
     return {ONE: one, MANY: many, TEXT: draw(st.sampled_from(["a", "a", "b"])), LABELS: ("x", "y")}
 
 
-def _subjects(scope: Scope, declared: Declared) -> list[str]:
-    if scope is Scope.CLUSTER:
-        return [CLUSTER]
-    if scope is Scope.NODE:
+def _subjects(scope: model.Scope, declared: model.Declared) -> list[str]:
+    if scope is model.Scope.CLUSTER:
+        return [model.CLUSTER]
+    if scope is model.Scope.NODE:
         return list(declared.node_names)
     per = declared.ranks_per_node
-    return [rank_subject(name, i * per + j) for i, name in enumerate(declared.node_names) for j in range(per)]
+    return [
+        model.rank_subject(name, i * per + j)
+        for i, name in enumerate(declared.node_names)
+        for j in range(per)
+    ]
 
 
 @FAST

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.facts.instances import Facts, Instance
-from checks.judge.rules.expected_values import (
-    ALL_REDUCE,
-    PEER,
-    RAILS,
-    Expected,
-    expected_busbw,
-    expected_gemm,
-    expected_memory,
-    expected_transfer,
-    floor_busbw,
-    transport_of,
-)
+from checks.judge.rules import expected_values
 from checks.judge.rules.values import RuleContext
 from checks.judge.rules.wording import quantity
 from checks.model import Declared, Observation
@@ -40,7 +29,7 @@ class ExpectedQuestion:
     """
 
     about: str
-    expected: Expected | None = None
+    expected: expected_values.Expected | None = None
     label: str = ""
     too_small: bool = False
 
@@ -76,9 +65,9 @@ def taking_part(check: str, declared: Declared) -> CollectiveGroup:
     """The nodes and ranks that take part in the collective of one of Prelaunch's checks."""
     name = check.rpartition(".")[2]
     if name == "intra_node":
-        return CollectiveGroup(ALL_REDUCE, 1, declared.ranks_per_node)
+        return CollectiveGroup(expected_values.ALL_REDUCE, 1, declared.ranks_per_node)
     if name == "inter_node":
-        return CollectiveGroup(RAILS, declared.nodes, declared.nodes)
+        return CollectiveGroup(expected_values.RAILS, declared.nodes, declared.nodes)
     return CollectiveGroup(name, declared.nodes, declared.ranks)
 
 
@@ -88,17 +77,20 @@ def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> Expect
     label = model or "a machine without GPUs"
     if rule.expect is Expect.GEMM:
         return ExpectedQuestion(
-            f"no expected value for {at} products on {label}", expected_gemm(facts, model, str(at))
+            f"no expected value for {at} products on {label}",
+            expected_values.expected_gemm(facts, model, str(at)),
         )
     if rule.expect is Expect.MEMORY:
         return ExpectedQuestion(
-            f"no expected value for a {test} on {label}", expected_memory(facts, model, test)
+            f"no expected value for a {test} on {label}", expected_values.expected_memory(facts, model, test)
         )
-    if test == PEER and instance.nvlinks == 0:
+    if test == expected_values.PEER and instance.nvlinks == 0:
         return ExpectedQuestion(
             ""
         )  # a copy through the host is limited by the host's links, which have expected values of their own
-    return ExpectedQuestion(f"no expected value for {test} on {label}", expected_transfer(facts, model, test))
+    return ExpectedQuestion(
+        f"no expected value for {test} on {label}", expected_values.expected_transfer(facts, model, test)
+    )
 
 
 def _of_collective(
@@ -116,7 +108,7 @@ def _of_collective(
         if size < min(LEAST_BYTES, largest[group]):
             result.append(ExpectedQuestion(""))
             continue
-        transport = transport_of(instance, group.nodes)
+        transport = expected_values.transport_of(instance, group.nodes)
         machines = f" of {group.nodes} x {declared.instance_type}{f' ({transport})' if transport else ''}"
         part = f": they do not fill whole machines, and a {declared.instance_type} has {declared.gpus_per_node} GPUs"
         message = f"no expected value for {group.collective} over {group.ranks} ranks{machines if group.nodes else part}"
@@ -124,10 +116,12 @@ def _of_collective(
         if size < LEAST_BYTES:
             # A network that is too slow for larger messages must be judged all the same.
             message = f"{group.collective} was measured with no message of {LEAST_BYTES >> 20} MiB or more"
-            expected = floor_busbw(facts, *query, largest=True)
+            expected = expected_values.floor_busbw(facts, *query, largest=True)
         else:
-            expected = expected_busbw(facts, *query) or floor_busbw(facts, *query)
-        name = "all_reduce of each rail" if group.collective == RAILS else group.collective
+            expected = expected_values.expected_busbw(facts, *query) or expected_values.floor_busbw(
+                facts, *query
+            )
+        name = "all_reduce of each rail" if group.collective == expected_values.RAILS else group.collective
         label = f"{name} at {quantity(size, 'B')} over {group.ranks} ranks"
         result.append(ExpectedQuestion(message, expected, "" if rule.each else label, size < LEAST_BYTES))
     return result

@@ -11,21 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.judge.not_measured import not_measured
-from checks.judge.rules.noise import (
-    FAR,
-    LEAST_COMPARED,
-    LEAST_NODES,
-    MANY,
-    MOST_OUTLIERS,
-    NOTHING_SHARED,
-    REMARKABLE,
-    SURE_VALUES,
-    Noise,
-    SharedNoise,
-    noise_of,
-    of_small_group,
-    within_nodes,
-)
+from checks.judge.rules import noise as statistics
 from checks.judge.rules.prefilter import are_near
 from checks.judge.rules.series import Series, of_cells, of_nodes, series_of
 from checks.judge.rules.values import Cell, RuleContext, cells_of, crossing, edges, held, label_text
@@ -94,10 +80,10 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], context: RuleCo
         ratios = [
             ratio
             for numbers in series.values()
-            for ratio in of_small_group(ratios_of(numbers, rule.min_peers), len(numbers.values))
+            for ratio in statistics.of_small_group(ratios_of(numbers, rule.min_peers), len(numbers.values))
         ]
         noise = _noise(
-            rule, ratios, max(LEAST_NODES, len(ratios)), context
+            rule, ratios, max(statistics.LEAST_NODES, len(ratios)), context
         )  # each is compared with its own node alone
         excused: list[_Excused] = []
         for node, numbers in series.items():
@@ -123,12 +109,12 @@ def better_side(rule: Rule) -> int:
 
 def _noise(
     rule: Rule, ratios: Sequence[float], nodes: int, context: RuleContext, within: Sequence[float] = ()
-) -> Noise:
-    shared = context.shared.get(rule, NOTHING_SHARED)
-    if nodes < LEAST_NODES:
-        pooled = of_small_group(shared.ratios, nodes) if nodes >= LEAST_COMPARED else ()
+) -> statistics.Noise:
+    shared = context.shared.get(rule, statistics.NOTHING_SHARED)
+    if nodes < statistics.LEAST_NODES:
+        pooled = statistics.of_small_group(shared.ratios, nodes) if nodes >= statistics.LEAST_COMPARED else ()
         shared = replace(shared, ratios=within or pooled)
-    return noise_of(
+    return statistics.noise_of(
         ratios, nodes, context.chances.value, rule.deviations, better=better_side(rule), shared=shared
     )
 
@@ -163,10 +149,10 @@ def _together(
     if len(values) >= rule.min_peers and _crosses(rule, series):
         ratios = ratios_of(series, rule.min_peers)
         nodes = len(set(map(node_of, series.subjects)))
-        within = within_nodes(by_node(series).values()) if nodes < LEAST_NODES else ()
+        within = statistics.within_nodes(by_node(series).values()) if nodes < statistics.LEAST_NODES else ()
         noise = _noise(rule, ratios, nodes, context, within)
     else:
-        noise = Noise()
+        noise = statistics.Noise()
     yield from _among(check, rule, series, declared, noise, excused)
     yield from _about_excused(check, rule, series.label, len(values), noise, excused, context)
 
@@ -182,7 +168,7 @@ def _among(
     rule: Rule,
     series: Series,
     declared: int,
-    noise: Noise,
+    noise: statistics.Noise,
     excused: list[_Excused],
     subject: str = CLUSTER,
 ) -> Iterator[Finding]:
@@ -201,7 +187,7 @@ def _among(
     low, high = edges(rule)
     far = _far(rule)
     distant = sum(abs(value / middle - 1.0) >= far for value in values)
-    if distant > MOST_OUTLIERS * len(values):
+    if distant > statistics.MOST_OUTLIERS * len(values):
         noise = replace(noise, capped=False)
     for index, value in enumerate(values):
         ratio = value / middle
@@ -213,7 +199,7 @@ def _among(
                     excused.append((finding, ratio))
 
 
-def reach(rule: Rule, noise: Noise, level: Level, ratio: float) -> float:
+def reach(rule: Rule, noise: statistics.Noise, level: Level, ratio: float) -> float:
     """The distance from the median from which a value beyond the threshold of this level is an outlier."""
     if level is Level.FAIL:
         line, far = (rule.fail_below if ratio < 1.0 else rule.fail_above), noise.fail
@@ -226,13 +212,13 @@ def reach(rule: Rule, noise: Noise, level: Level, ratio: float) -> float:
 
 def _reachable(distance: float) -> float:
     """How far below the median a threshold counts as being: FAR times as far is half of it, where it were less than nothing."""
-    return min(distance, (1.0 + distance) / (2.0 * FAR))
+    return min(distance, (1.0 + distance) / (2.0 * statistics.FAR))
 
 
 def _far(rule: Rule) -> float:
     """From which distance on a value is an outlier whatever the spread."""
     distance = _distance(rule, Level.FAIL)
-    return FAR * (_reachable(distance) if better_side(rule) > 0 else distance)
+    return statistics.FAR * (_reachable(distance) if better_side(rule) > 0 else distance)
 
 
 def _about_excused(
@@ -240,7 +226,7 @@ def _about_excused(
     rule: Rule,
     label: str,
     values: int,
-    noise: Noise,
+    noise: statistics.Noise,
     excused: Sequence[_Excused],
     context: RuleContext,
 ) -> Iterator[Finding]:
@@ -253,13 +239,15 @@ def _about_excused(
         for pair in excused
         if _is_candidate(pair, context) and noise.capped and abs(pair[1] - 1.0) >= farther
     ]
-    for some, level, least in ((failed, Level.FAIL, MANY * values), (left, Level.WARN, 0.0)):
+    for some, level, least in ((failed, Level.FAIL, statistics.MANY * values), (left, Level.WARN, 0.0)):
         if far and level is Level.WARN:
             yield _candidates(check, rule, label, far, values, noise)
             return
         explained_by = noise if level is Level.FAIL else even
         excess = len(some) > least and explained_by.is_excess(len(some), values, _distance(rule, level))
-        many = len(some) > MOST_OUTLIERS * values and (level is Level.FAIL or values >= SURE_VALUES)
+        many = len(some) > statistics.MOST_OUTLIERS * values and (
+            level is Level.FAIL or values >= statistics.SURE_VALUES
+        )
         if some and (excess or many):
             worst = max(some, key=lambda pair: abs(pair[1] - 1.0))[0]
             message = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
@@ -274,7 +262,7 @@ def _about_excused(
     if rule.deviations and noise.is_known:
         return  # the rule's own distance decides
     worst, ratio = max(failed, key=lambda pair: abs(pair[1] - 1.0))
-    if even.expected(values, abs(ratio - 1.0)) < REMARKABLE:
+    if even.expected(values, abs(ratio - 1.0)) < statistics.REMARKABLE:
         doubt = "noise may explain that" if noise.is_known else _unknown(values)
         reason = (
             f"{len(failed)} of {values} values are beyond the FAIL threshold, and {doubt}: {spoken(worst)}"
@@ -293,7 +281,7 @@ def _unknown(values: int) -> str:
 
 
 def _candidates(
-    check: str, rule: Rule, label: str, far: Sequence[_Excused], values: int, noise: Noise
+    check: str, rule: Rule, label: str, far: Sequence[_Excused], values: int, noise: statistics.Noise
 ) -> Finding:
     """What is so far that a broken part may be the reason, in a group of which noise alone takes values as far."""
     farthest = sorted(far, key=lambda pair: -abs(pair[1] - 1.0))
@@ -335,7 +323,7 @@ def _slowest(
         return
     lost = 1 - (middle / worst.value if timed else worst.value / middle)
     findings = _waited_for(check, rule, worst, lost, middle)
-    noise = _noise_of_slowest(rule, series, context) if findings else Noise()
+    noise = _noise_of_slowest(rule, series, context) if findings else statistics.Noise()
     if findings and not _is_outlier(noise, worst.value, middle, findings[0].level):
         reason = _unknown(len(values)) if not noise.is_known else "no single one is at fault, all vary"
         text = f"{reason}: {spoken(findings[0])}"
@@ -362,17 +350,17 @@ def _waited_for(check: str, rule: Rule, worst: Cell, lost: float, middle: float)
     ]  # fmt: skip
 
 
-def _noise_of_slowest(rule: Rule, series: Series, context: RuleContext) -> Noise:
+def _noise_of_slowest(rule: Rule, series: Series, context: RuleContext) -> statistics.Noise:
     nodes = len(set(map(node_of, series.subjects)))
     better = -1 if is_time(rule.metric) else 1
-    within = SharedNoise(ratios=within_nodes(by_node(series).values()))
-    return noise_of(
+    within = statistics.SharedNoise(ratios=statistics.within_nodes(by_node(series).values()))
+    return statistics.noise_of(
         ratios_of(series, rule.min_peers), nodes, context.chances.value, better=better,
-        shared=within if nodes < LEAST_NODES else NOTHING_SHARED,
+        shared=within if nodes < statistics.LEAST_NODES else statistics.NOTHING_SHARED,
     )  # fmt: skip
 
 
-def _is_outlier(noise: Noise, value: float, middle: float, level: Level) -> bool:
+def _is_outlier(noise: statistics.Noise, value: float, middle: float, level: Level) -> bool:
     return middle <= 0 or abs(value / middle - 1.0) >= (noise.fail if level is Level.FAIL else noise.warn)
 
 

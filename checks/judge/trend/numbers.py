@@ -12,16 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from checks.documents.columns import CheckTable, by_check
-from checks.judge.baseline.samples import (
-    ComparisonGroup,
-    OwnerRuns,
-    Side,
-    gather,
-    group_of,
-    label_sort_key,
-    label_text,
-    measured,
-)
+from checks.judge.baseline import samples
 from checks.judge.machine_identity import gpu_uuids, keys_of
 from checks.judge.robust_statistics import median_of
 from checks.model import CLUSTER, Node, Report, node_of
@@ -55,17 +46,17 @@ class Number:
     metric: str
     label: str
     group: str
-    bad: Side
+    bad: samples.Side
 
     @property
     def title(self) -> str:
         """The metric at its label: "busbw_gbps at 64 MiB"."""
-        return label_text(self.metric, self.label)
+        return samples.label_text(self.metric, self.label)
 
     @property
     def sort_key(self) -> tuple[object, ...]:
         """The sort key of numbers."""
-        return self.check, self.metric, label_sort_key(self.label), self.group, self.bad
+        return self.check, self.metric, samples.label_sort_key(self.label), self.group, self.bad
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ class GateNumbers:
 
 def gate_numbers(report: Report, digest: str, policy: Policy, cluster: str = "") -> GateNumbers:
     """The numbers of one report. `digest` is the SHA-256 of its file, and `policy` says how its numbers are compared."""
-    records = {check: measured(_once(mine)) for check, mine in by_check(report.observations).items()}
+    records = {check: samples.measured(_once(mine)) for check, mine in by_check(report.observations).items()}
     table = _table(records, report, policy)
     numbers = tuple(sorted(table, key=lambda number: number.sort_key))
     columns = [table[number] for number in numbers]
@@ -161,13 +152,13 @@ def _table(data: Mapping[str, CheckTable], report: Report, policy: Policy) -> di
     table: dict[Number, dict[str, float]] = {}
     for check, mine in data.items():
         line = policy.checks.get(check)
-        group = group_of(report, line)
+        group = samples.group_of(report, line)
         subjects = mine.columns.subjects
         owners = ["" if group.nodes or subject == CLUSTER else node_of(subject) for subject in subjects]
-        runs = OwnerRuns(dict(zip(subjects, owners, strict=True)).__getitem__)
-        for (metric, label), series in gather(mine, line).items():
+        runs = samples.OwnerRuns(dict(zip(subjects, owners, strict=True)).__getitem__)
+        for (metric, label), series in samples.gather(mine, line).items():
             at = table[Number(check, metric, label, str(group), series.side)] = {}
-            worst = max if series.side is Side.HIGH else min
+            worst = max if series.side is samples.Side.HIGH else min
             for whose, begin, end in runs.by_owner(series.subjects):
                 value = _rounded(worst(series.values[begin:end]))
                 at[whose] = worst(at[whose], value) if whose in at else value
@@ -222,7 +213,7 @@ def _rounded(value: float) -> float:
 
 def _only_report(report: Report) -> str:
     declared = report.declared
-    group = ComparisonGroup(
+    group = samples.ComparisonGroup(
         declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0
     )
     return str(group)

@@ -15,6 +15,7 @@ from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 # Object names of the API (RFC 1123), and names of resources and classes, which may have a domain in front.
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 Name = Annotated[str, Text(rf"({LABEL})?", 63, "must have only lower-case letters, digits and dashes")]
+OBJECT, OBJECT_FORM = r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "must be the name of an object of Kubernetes"
 RESOURCE = r"([a-z0-9.-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*"
 # Plain Jobs have no gang scheduling.
 JOIN_S = 600.0
@@ -70,9 +71,7 @@ class KubernetesOptions:
     """
 
     image: Annotated[str, Text(r"\S+", 500, "must be an image, without spaces")]
-    namespace: Annotated[str, Text(LABEL, 63, "must have only lower-case letters, digits and dashes")] = (
-        "default"
-    )
+    namespace: Annotated[str, Text(LABEL, 63, "must be the name of a namespace")] = "default"
     context: Annotated[str, Text(r"\S*", 500, "must have no spaces")] = ""
     kubeconfig_file: str = ""
     workload: Workload = Workload.JOBS
@@ -84,23 +83,17 @@ class KubernetesOptions:
     gpu_resource: Annotated[str, Text(RESOURCE, 253, "must be the name of a resource")] = "nvidia.com/gpu"
     efa_per_node: Annotated[int, Range(0, 64)] = 0
     queue: Name = ""
-    priority_class: Annotated[
-        str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253, "must be a name in Kubernetes")
-    ] = ""
-    only_nodes: Annotated[
-        str, Text(r"([a-z0-9.-]+(,[a-z0-9.-]+)*)?", 100_000, "must be names of nodes with commas")
-    ] = ""
+    priority_class: Annotated[str, Text(OBJECT, 253, OBJECT_FORM)] = ""
+    only_nodes: Annotated[str, Text(r"([a-z0-9.-]+(,[a-z0-9.-]+)*)?", 100_000, "must be names of nodes")] = ""
     one_pod_per_node: bool = True
     exclude_failed: bool = False
     reports: Reports = Reports.LOGS
-    prefix: Annotated[
-        str, Text(r"(s3://[a-z0-9][a-z0-9.-]+(/\S*)?)?", 900, "must be of the form s3://bucket/prefix")
-    ] = ""
+    prefix: Annotated[str, Text(r"(s3://[a-z0-9][a-z0-9.-]+(/\S*)?)?", 900, "must be s3://bucket/prefix")] = (
+        ""
+    )
     region: Annotated[str, Text(r"([a-z]{2}(-[a-z]+)+-\d)?", 32, "must be a region, such as us-east-1")] = ""
     folder: Annotated[str, Text(FOLDER, 512, "must be an absolute path without spaces")] = ""
-    volume_claim: Annotated[
-        str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253, "must be a name in Kubernetes")
-    ] = ""
+    volume_claim: Annotated[str, Text(OBJECT, 253, OBJECT_FORM)] = ""
     python: Annotated[str, Text(r"(/\S+)?", 512, "must be an absolute path without spaces")] = ""
     interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15, "must be the name of a network interface")] = ""
     auto_resume: bool = False

@@ -11,15 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from checks.exchange import secret_key
-from tasks.launchers.base import (
-    EngineUnavailable,
-    JobHandle,
-    LaunchError,
-    LaunchRejected,
-    NoCapacity,
-    Plan,
-    UnseenJob,
-)
+from tasks.launchers import base
 from tasks.launchers.interruption import patiently
 from tasks.launchers.kubernetes import job_record, objects
 from tasks.launchers.kubernetes.api import (
@@ -45,7 +37,7 @@ SILENT_S, AGAIN_S = 60.0, 2.0
 SUFFIXES = (CODE_SUFFIX, ANSWERS_SUFFIX)
 
 
-def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
+def submit(api: Api, plan: base.Plan, form: WorkloadForm) -> base.JobHandle:
     """Make every object of the job, or adopt those that are there. Raises LaunchError; after LaunchRejected or NoCapacity nothing is
     left of a job whose record was made here.
     """
@@ -56,20 +48,20 @@ def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
     current = job_record.record_of(_create(api, name, record) or record, name)
     adopted = current.submission != token
     if adopted and (current.over or current.submitted):
-        return JobHandle(name, adopted)
+        return base.JobHandle(name, adopted)
     try:
         for body in (*others, objects.secret(plan, secret_key.make()), *(call.body for call in plan.calls)):
             _create(api, name, body)
         latest = retried(lambda: job_record.read(api, name))
         if latest is not None and not latest.over:
             retried(lambda: job_record.write_submitted(api, name))
-            return JobHandle(name, adopted)
-    except (ApiRefused, LaunchRejected, NoCapacity):
+            return base.JobHandle(name, adopted)
+    except (ApiRefused, base.LaunchRejected, base.NoCapacity):
         if not adopted:
             _withdraw(api, name, form, record=True)
         raise
     _withdraw(api, name, form, record=False)
-    raise LaunchRejected(f"{name} was cancelled while it was submitted.")
+    raise base.LaunchRejected(f"{name} was cancelled while it was submitted.")
 
 
 def _withdraw(api: Api, name: str, form: WorkloadForm, record: bool) -> None:
@@ -77,9 +69,9 @@ def _withdraw(api: Api, name: str, form: WorkloadForm, record: bool) -> None:
     try:
         end(api, name, form)
         remove(api, name, record)
-    except LaunchError as error:
+    except base.LaunchError as error:
         command = f"kubectl delete {form.resource.plural} -n {api.namespace} -l {JOB_LABEL}={name}"
-        raise UnseenJob(f"{name} was not ended, and may run ({error}). End it: {command}") from error
+        raise base.UnseenJob(f"{name} was not ended, and may run ({error}). End it: {command}") from error
 
 
 def end(api: Api, name: str, form: WorkloadForm) -> None:
@@ -100,13 +92,13 @@ def end_all(api: Api, name: str, form: WorkloadForm, within_s: float, poll_s: fl
             if not left and not any(workloads(api, name, form)):
                 return
             remains = "; ".join(f"{pod.name} on {pod.host or 'no node'}" for pod in left[:8]) or "its Jobs"
-        except EngineUnavailable as error:
+        except base.EngineUnavailable as error:
             # It may come back, and pods that are left would run to their limit.
             remains = str(error)
         except ApiRefused as refusal:
             raise explained(refusal, name) from refusal
         if time.monotonic() > deadline:
-            raise LaunchError(
+            raise base.LaunchError(
                 f"{name} is not ended after {within_s:.0f} s, and may still run: {remains}. Look at kubectl get pods -o wide, and at "
                 "the kubelets of these nodes; a pod ends only when its kubelet says so."
             )
@@ -147,7 +139,7 @@ def _create(api: Api, name: str, body: Object) -> Object | None:
         nonlocal lost
         try:
             api.create(body)
-        except EngineUnavailable:
+        except base.EngineUnavailable:
             lost = True
             raise
 
@@ -161,7 +153,7 @@ def _create(api: Api, name: str, body: Object) -> Object | None:
             if existing is not None and job_record.is_ours(existing, name):
                 return existing
         elif lost:  # it may have been taken, and may hold what the quota lacks now
-            raise EngineUnavailable(
+            raise base.EngineUnavailable(
                 f"{reason} Whether an earlier request was taken is not known."
             ) from refusal
         raise reason from refusal

@@ -60,12 +60,8 @@ class LocalOptions:
     """
 
     network: LocalNetwork = LocalNetwork.LOOPBACK
-    subnet: Annotated[
-        str, Text(r"\d{1,3}\.\d{1,3}\.\d{1,3}", 11, "must be three numbers, such as 10.78.0")
-    ] = "10.78.0"
-    prepared: Annotated[
-        str, Text(r"([a-z][a-z0-9-]*)?", 40, "must have only lower-case letters, digits and dashes")
-    ] = ""
+    subnet: Annotated[str, Text(r"\d{1,3}\.\d{1,3}\.\d{1,3}", 11, "must be three numbers")] = "10.78.0"
+    prepared: Annotated[str, Text(r"([a-z][a-z0-9-]*)?", 40, "must have only a-z, 0-9 and dashes")] = ""
     grace_s: Annotated[float, Range(0, 600)] = 5.0
     log_bytes: Annotated[int, Range(0, 1 << 40)] = 64 << 20
     python: str = ""

@@ -7,22 +7,8 @@ import re
 from pathlib import Path
 
 from checks.model import KernelLog
+from tasks.launchers import base
 from tasks.launchers.attempts import ATTEMPT
-from tasks.launchers.base import (
-    Delays,
-    EngineUnavailable,
-    JobHandle,
-    JobSpec,
-    JobState,
-    JobStatus,
-    Launcher,
-    LaunchError,
-    LaunchRejected,
-    Placement,
-    Plan,
-    PreflightCheck,
-    RetainedMachines,
-)
 from tasks.launchers.interruption import uninterruptible
 from tasks.launchers.job_rules import no_job
 from tasks.launchers.sagemaker import job_states, warm_pool
@@ -50,48 +36,48 @@ def launcher(options: SageMakerOptions, root: Path) -> SageMakerLauncher:
     return SageMakerLauncher(options)
 
 
-class SageMakerLauncher(Launcher):
+class SageMakerLauncher(base.Launcher):
     """Jobs of one account and region; everything that is known of them is in SageMaker, S3 and CloudWatch."""
 
     silence_s = SILENCE_S
     # Judgement: the roll call of the agents may take 180 s, and their code comes from S3 before it. Reports are copied to S3
     # every few seconds; SageMaker uploads outputs, and says so, within minutes.
-    delays = Delays(begins_s=300.0, reports_s=30.0, ends_s=900.0)
+    delays = base.Delays(begins_s=300.0, reports_s=30.0, ends_s=900.0)
 
     def __init__(self, options: SageMakerOptions, limits: AwsTimeouts | None = None) -> None:
         self.options = options
         self.placement = options.placement
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
-        self.keeps_s = float(options.keep_alive_s) if self.placement is Placement.POOLED else None
+        self.keeps_s = float(options.keep_alive_s) if self.placement is base.Placement.POOLED else None
         self.clients = Clients(options.region, limits)
         self._outputs: dict[str, SageMakerOutput] = {}
         self._ended: set[str] = set()
         self._unseen: dict[str, bool] = {}
 
     @property
-    def offers(self) -> dict[Placement, float]:
+    def offers(self) -> dict[base.Placement, float]:
         return self.options.offers
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return names_of(nodes)
 
-    def plan(self, job: JobSpec) -> Plan:
+    def plan(self, job: base.JobSpec) -> base.Plan:
         from tasks.launchers.sagemaker.job_request import make_plan
 
         return make_plan(job, self.options)
 
-    def submit(self, plan: Plan) -> JobHandle:
+    def submit(self, plan: base.Plan) -> base.JobHandle:
         return submit(self.clients, plan, self._unseen)
 
-    def state(self, name: str) -> JobStatus:
+    def state(self, name: str) -> base.JobStatus:
         try:
             described = describe(self.clients, name, ANSWER_S)
             if described is None:
                 return no_job(f"SageMaker in {self.options.region} knows no training job {name!r:.80}")
             return self._status(name, described)
-        except LaunchError as error:
-            return JobStatus(JobState.UNKNOWN, str(error), "", {})
+        except base.LaunchError as error:
+            return base.JobStatus(base.JobState.UNKNOWN, str(error), "", {})
 
     def fetch(self, name: str, into: Path) -> None:
         try:
@@ -102,7 +88,7 @@ class SageMakerLauncher(Launcher):
             if described is not None:
                 self._output(name).fetch(into, described if job_states.state_of(described).final else None)
         except OSError as error:
-            raise LaunchError(
+            raise base.LaunchError(
                 f"{name}: {into} cannot be written ({error.strerror or error}). Free space, or choose another folder."
             ) from error
 
@@ -119,12 +105,12 @@ class SageMakerLauncher(Launcher):
             ending.cancel(self.clients, name, inputs, self.poll_s, self._unseen)
             self._remove_key(name)
 
-    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
+    def preflight(self, plans: tuple[base.Plan, ...]) -> tuple[base.PreflightCheck, ...]:
         from tasks.launchers.sagemaker.preflight import check
 
         return check(plans, self.options, Clients(self.options.region, PREFLIGHT))
 
-    def retained_machines(self, name: str) -> RetainedMachines:
+    def retained_machines(self, name: str) -> base.RetainedMachines:
         return warm_pool.retained_machines(self.clients, name)
 
     def release(self, name: str) -> str:
@@ -133,7 +119,7 @@ class SageMakerLauncher(Launcher):
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
         if not JOB_NAME.fullmatch(name) or not re.fullmatch(ATTEMPT, attempt):
-            raise LaunchRejected(f"there is no attempt {attempt!r:.80} of job {name!r:.80} to answer.")
+            raise base.LaunchRejected(f"there is no attempt {attempt!r:.80} of job {name!r:.80} to answer.")
         self._put(places_of(self.options, name).answer(attempt), data)
 
     def hand_out(self, name: str, report: bytes) -> str:
@@ -143,14 +129,14 @@ class SageMakerLauncher(Launcher):
         self._put(url, report)
         return url
 
-    def _status(self, name: str, described: Described) -> JobStatus:
+    def _status(self, name: str, described: Described) -> base.JobStatus:
         state, detail = job_states.state_of(described), job_states.detail_of(described)
         latest, output = SeenOutput(), self._output(name)
         if job_states.trained(described):
             try:
                 latest = output.summary(described)
-            except LaunchError as error:
-                if state.final and isinstance(error, EngineUnavailable):
+            except base.LaunchError as error:
+                if state.final and isinstance(error, base.EngineUnavailable):
                     raise  # whether there are reports is not known: ask again
                 latest = output.last  # a job that runs is not given up because S3 is silent
                 detail = f"{detail}: its reports cannot be read: {error}"
@@ -160,7 +146,9 @@ class SageMakerLauncher(Launcher):
             job_states.trained(described),
         )
         history = job_states.history_of(described)
-        status = JobStatus(state, detail, latest.attempt, latest.exit_codes, trouble, latest.earlier, history)
+        status = base.JobStatus(
+            state, detail, latest.attempt, latest.exit_codes, trouble, latest.earlier, history
+        )
         if not state.final:
             return status
         self._remove_key(name)

@@ -40,9 +40,7 @@ class SageMakerOptions:
     region: Annotated[str, Text(r"[a-z]{2}(-[a-z]+)+-\d", 32, "must be a region, such as us-east-1")]
     image: Annotated[str, Text(r"\S+", 255, "must be an image, without spaces")]
     role_arn: Annotated[str, Text(r"arn:aws[a-z-]*:iam::\d{12}:role/\S+", 2048, "must be the ARN of a role")]
-    prefix: Annotated[
-        str, Text(r"s3://[a-z0-9][a-z0-9.-]+(/\S*)?", 900, "must be of the form s3://bucket/prefix")
-    ]
+    prefix: Annotated[str, Text(r"s3://[a-z0-9][a-z0-9.-]+(/\S*)?", 900, "must be s3://bucket/prefix")]
     placement: Placement = Placement.POOLED
     code: ImageCode = ImageCode.AUTO
     volume_gb: Annotated[int, Range(1, 16384)] = 100

@@ -13,9 +13,7 @@ from checks.value_types import Range, Text
 from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
 
 # One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
-SbatchWord = Annotated[
-    str, Text(r"[^\s\"'\\#;$`]*", 1000, "must have no spaces, quotes or any of \\ # ; $ `")
-]
+SbatchWord = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000, "must have no spaces, quotes, \\ # ; $ or `")]
 # A path on a #SBATCH line, where % is a pattern of sbatch(1), and in pyxis' list of mounts.
 FOLDER = r"/[^\s\"'\\,:#;$`%]+"
 FOLDER_FORM = "must be an absolute path without spaces, quotes and any of \\ , : # ; $ ` %"

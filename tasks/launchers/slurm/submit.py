@@ -7,16 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tasks.launchers.base import (
-    EngineUnavailable,
-    JobHandle,
-    LaunchError,
-    LaunchRejected,
-    NoCapacity,
-    NotSubmitted,
-    Plan,
-    QuotaExceeded,
-)
+from tasks.launchers import base
 from tasks.launchers.interruption import is_interrupted, patiently, pause
 from tasks.launchers.job_files import file_errors
 from tasks.launchers.slurm import commands
@@ -47,7 +38,7 @@ UNANSWERED = re.compile(
 NUMBER = re.compile(r"^(\d+)(?:;\S*)?$", re.MULTILINE)
 
 
-def submit(plan: Plan, folder: SharedJobFolder) -> JobHandle:
+def submit(plan: base.Plan, folder: SharedJobFolder) -> base.JobHandle:
     """Start the job, or adopt the one that has its folder. Raises LaunchError."""
     name = plan.job.name
     with file_errors(f"{name} cannot be submitted", folder.path):
@@ -55,9 +46,9 @@ def submit(plan: Plan, folder: SharedJobFolder) -> JobHandle:
             _await_controller(name)
         if folder.stage(plan):
             _sbatch(plan, folder)
-            return JobHandle(name, adopted=False)
+            return base.JobHandle(name, adopted=False)
         _adopt(plan, folder)
-    return JobHandle(name, adopted=True)
+    return base.JobHandle(name, adopted=True)
 
 
 def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -> None:
@@ -76,11 +67,11 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
                 commands.end_jobs(job.job_id for job in jobs)
         except MissingCommand:
             raise
-        except EngineUnavailable as error:
+        except base.EngineUnavailable as error:
             # It may come back, and a job that is left would run to its time limit.
             remaining = str(error)
         if time.monotonic() > deadline:
-            raise LaunchError(
+            raise base.LaunchError(
                 f"{name} is not ended after {within_s:.0f} s: {remaining}. Look at squeue, and at the nodes' slurmd."
             )
         time.sleep(poll_s)
@@ -93,11 +84,11 @@ def _await_controller(name: str) -> None:
         _patiently(lambda: commands.jobs_named(name))
     except MissingCommand:
         raise
-    except EngineUnavailable as error:
-        raise NotSubmitted(f"{name} was not submitted, because {error}") from error
+    except base.EngineUnavailable as error:
+        raise base.NotSubmitted(f"{name} was not submitted, because {error}") from error
 
 
-def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
+def _adopt(plan: base.Plan, folder: SharedJobFolder) -> None:
     """Return once the job has its number. Where whoever made the folder died before sbatch, submit it here."""
     if folder.job_id() is not None or folder.claim() or folder.final() is not None:
         return
@@ -107,11 +98,11 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
 
     if not _within(ADOPT_S, is_recorded):
         if is_interrupted():
-            raise EngineUnavailable(f"whether slurmctld has {plan.job.name} is not known")
+            raise base.EngineUnavailable(f"whether slurmctld has {plan.job.name} is not known")
         _sbatch(plan, folder)
 
 
-def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
+def _sbatch(plan: base.Plan, folder: SharedJobFolder) -> None:
     """Submit, and record the number. Raises LaunchRejected, QuotaExceeded, NoCapacity; EngineUnavailable if a job may be there."""
     name = plan.job.name
     done = commands.run(*plan.processes[0].argv)
@@ -123,13 +114,13 @@ def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
     if _patiently(lambda: _recorded(name, folder, refused)):
         return
     if done.code == 0:
-        raise EngineUnavailable(f"sbatch took {name} and returned no number: {done.text}")
+        raise base.EngineUnavailable(f"sbatch took {name} and returned no number: {done.text}")
     if not refused:
-        raise EngineUnavailable(f"whether slurmctld took {name} is not known: {done.text}")
+        raise base.EngineUnavailable(f"whether slurmctld took {name} is not known: {done.text}")
     folder.remove()
     if NOT_AVAILABLE.search(done.err):
-        raise NoCapacity(f"{name}: Slurm refused it: {done.text}. Try later, or name another partition.")
-    error_type = QuotaExceeded if LIMITS.search(done.err) else LaunchRejected
+        raise base.NoCapacity(f"{name}: Slurm refused it: {done.text}. Try later, or name another partition.")
+    error_type = base.QuotaExceeded if LIMITS.search(done.err) else base.LaunchRejected
     raise error_type(f"{name}: Slurm refused it: {done.text}. Correct [cluster.options].")
 
 

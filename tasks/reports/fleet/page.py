@@ -12,25 +12,8 @@ from checks.value_types import age_text
 from checks.version import ENGINE
 from tasks.render.html import page_template, security
 from tasks.render.trend_text import worse_words
+from tasks.reports.fleet import text as words
 from tasks.reports.fleet.fleet import SEEN_S, Fleet, FleetNode, NodeState
-from tasks.reports.fleet.text import (
-    LEGEND,
-    SIGNS,
-    STRIP,
-    act_words,
-    advice_lines,
-    answer_line,
-    budget_line,
-    change_words,
-    engine_text,
-    moved_line,
-    node_parts,
-    open_words,
-    proof_words,
-    state_words,
-    time_text,
-    untested_line,
-)
 from tasks.store.node_rows import Standing
 from tasks.text.inert import one_line
 from tasks.text.tables import counted, few
@@ -64,12 +47,12 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
         (HERE / "fleet.js").read_text(encoding="utf-8"),
         title=one_line(title, 120),
         tone=_tone(fleet),
-        said=one_line(answer_line(fleet), 1000),
-        moved=one_line(moved_line(fleet), 1000),
-        advice=[one_line(line, 2000) for line in advice_lines(fleet.nodes)],
+        said=one_line(words.answer_line(fleet), 1000),
+        moved=one_line(words.moved_line(fleet), 1000),
+        advice=[one_line(line, 2000) for line in words.advice_lines(fleet.nodes)],
         nodes=[_node_row(node, link_of) for node in fleet.nodes],
         unseen=[_node_row(node, link_of) for node in fleet.unseen[:REPLACED]],
-        untested=one_line(untested_line(fleet), 1000),
+        untested=one_line(words.untested_line(fleet), 1000),
         seen=age_text(SEEN_S),
         replaced=[_node_row(node, link_of) for node in fleet.replaced[:REPLACED]],
         hidden=max(0, len(fleet.replaced) - REPLACED),
@@ -84,7 +67,7 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
 def node_page(name: str, fleet: Fleet) -> str:
     """The page of the machines that have, or had, this name."""
     nodes = [*fleet.nodes, *fleet.replaced]
-    text = "; ".join(state_words(node) for node in fleet.nodes) or "no machine has this name now"
+    text = "; ".join(words.state_words(node) for node in fleet.nodes) or "no machine has this name now"
     worst = min(fleet.nodes, key=lambda node: (node.state.rank, not node.trend.worse), default=None)
     tone = TONES[NodeState.UNPROVEN] if worst is None else _tone_of(worst)
     return _rendered(
@@ -106,9 +89,8 @@ def _rendered(template: str, fleet: Fleet, script: str, **more: object) -> str:
         script=script,
         policy=security(style, script),
         problems=[one_line(line, 400) for line in fleet.problems[:20]],
-        when=time_text(fleet.now),
-        budget=one_line(budget_line(fleet), 400),
-        legend=LEGEND,
+        when=words.time_text(fleet.now),
+        legend=words.LEGEND,
         engine=ENGINE,
         **more,
     )
@@ -143,29 +125,31 @@ def _node_row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
     """One machine of the table; `at` is when it was proven (Unix time), "" unless it is proven now."""
     proof = node.last_proof if node.state is NodeState.PROVEN else None
     lists = {
-        "open": open_words(node),
+        "open": words.open_words(node),
         "worse": worse_words(node.trend),
-        "changed": [change_words(change) for change in node.trend.changes[-1:]],
-        "acts": [act_words(act) for act in node.acts[-1:]],
+        "changed": [words.change_words(change) for change in node.trend.changes[-1:]],
+        "acts": [words.act_words(act) for act in node.acts[-1:]],
     }
     return {
         **_head(node),
         "at": f"{proof.measured_at:.0f}" if proof else "",
-        "proof": one_line(proof_words(node), 120),
+        "proof": one_line(words.proof_words(node), 120),
         "link": link_of(node.gates[-1].gate_id) if node.gates else "",
-        "engine": one_line(engine_text(node), 200),
+        "engine": one_line(words.engine_text(node), 200),
         **{name: [one_line(line, 240) for line in few(lines, LINES)] for name, lines in lists.items()},
     }
 
 
 def _section(node: FleetNode, fleet: Fleet) -> dict[str, object]:
     """One machine on its own page."""
-    sections = [(title, [one_line(line, 500) for line in lines]) for title, lines in node_parts(node, fleet)]
+    sections = [
+        (title, [one_line(line, 500) for line in lines]) for title, lines in words.node_parts(node, fleet)
+    ]
     return {**_head(node), "parts": sections}
 
 
 def _signs(node: FleetNode) -> tuple[tuple[str, str], ...]:
     """The last gates as signs: those that follow each other and are alike in one."""
-    standings = [mark.standing for mark in node.gates[-STRIP:]]
+    standings = [mark.standing for mark in node.gates[-words.STRIP :]]
     runs = ((standing, len(list(run))) for standing, run in groupby(standings))
-    return tuple((SIGN_TONES[standing], SIGNS[standing] * count) for standing, count in runs)
+    return tuple((SIGN_TONES[standing], words.SIGNS[standing] * count) for standing, count in runs)

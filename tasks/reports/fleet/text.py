@@ -79,11 +79,6 @@ def moved_line(fleet: Fleet) -> str:
     return " ".join([*filter(None, [trend_text.moved_text(fleet.trend)]), *groups[:3]])
 
 
-def budget_line(fleet: Fleet) -> str:
-    """How often a healthy machine is named; "" where no number has enough gates to be compared."""
-    return trend_text.budget_text(fleet.trend) if fleet.trend.series else ""
-
-
 def advice_lines(nodes: Sequence[FleetNode]) -> list[str]:
     """What to do about the machines that are not proven, one line for each state."""
     lines = []
@@ -112,7 +107,6 @@ def fleet_text(fleet: Fleet) -> str:
         columns = list(zip(COLUMNS, *(_cells(node, fleet) for node in fleet.nodes), strict=True))
         filled = [column for column in columns if column[0] in ("node", "state") or set(column[1:]) != {NONE}]
         lines += ["", *aligned(list(zip(*filled, strict=True))), "", LEGEND, *advice_lines(fleet.nodes)]
-    lines += filter(None, [budget_line(fleet)])
     if fleet.unseen:
         names = listed_names([one_line(node.name, 60) for node in fleet.unseen], LIMIT)
         lines.append(f"Not named by any gate for {age_text(SEEN_S)}: {names}")

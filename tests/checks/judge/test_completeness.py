@@ -10,24 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from checks import model
 from checks.documents.columns import CheckTable
 from checks.facts.builtin import builtin
 from checks.judge.completeness import defect_of, is_whole, judge_lists, unfit
 from checks.judge.verdict import decide
-from checks.model import (
-    CLUSTER,
-    Cause,
-    Count,
-    Finding,
-    Level,
-    Node,
-    Observation,
-    Outcome,
-    Planned,
-    Report,
-    Scope,
-    Value,
-)
 from checks.policy import CheckPolicy, Over, Rule
 from tests.catalogue_reports import catalogue_report, policy_of
 from tests.sample_reports import healthy, with_metric, with_row
@@ -35,15 +22,15 @@ from tests.sample_reports import healthy, with_metric, with_row
 P5 = "p5.48xlarge"
 
 
-def _findings(report: Report) -> Sequence[Finding]:
+def _findings(report: model.Report) -> Sequence[model.Finding]:
     return decide(report, policy_of(report.declared.instance_type), builtin()).findings
 
 
-def _with_identity(kind: str, *shared: str, unread: str = "") -> Report:
+def _with_identity(kind: str, *shared: str, unread: str = "") -> model.Report:
     """Two nodes whose identities are alike in these keys and differ in all others, without the one that was not read."""
     keys = ("boot_id", "product_uuid", "gpu_uuids")
 
-    def named(node: Node) -> Node:
+    def named(node: model.Node) -> model.Node:
         made = {key: f"{key}-{'one' if key in shared else node.name}" for key in keys}
         return replace(node, identity={**node.identity, **made, **({unread: ""} if unread else {})})
 
@@ -51,8 +38,8 @@ def _with_identity(kind: str, *shared: str, unread: str = "") -> Report:
     return replace(report, nodes=tuple(map(named, report.nodes)))
 
 
-def _is_missing(found: Finding, check: str, subject: str) -> bool:
-    evidence = (found.level, found.cause) == (Level.FAIL, Cause.EVIDENCE)
+def _is_missing(found: model.Finding, check: str, subject: str) -> bool:
+    evidence = (found.level, found.cause) == (model.Level.FAIL, model.Cause.EVIDENCE)
     return evidence and (found.check, found.subject) == (check, subject)
 
 
@@ -61,7 +48,7 @@ def _is_missing(found: Finding, check: str, subject: str) -> bool:
 def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) -> None:
     """Seven of eight in every array, or one of them twice: consistent, and no proof of the eighth."""
 
-    def without_first(row: Observation) -> Observation:
+    def without_first(row: model.Observation) -> model.Observation:
         lists = {name: value for name, value in row.metrics.items() if isinstance(value, tuple)}
         shorter = {name: (*one[1:], *one[1 : 2 if how == "doubled" else 1]) for name, one in lists.items()}
         return replace(row, metrics={**row.metrics, **shorter})
@@ -80,11 +67,11 @@ def test_a_list_that_is_compared_place_by_place_is_as_long_as_the_labels_of_its_
     line = CheckPolicy(
         rules=(Rule("lost", "s", equals=0, each="pairs"), Rule("rate_gbps", "s", Over.PEERS, warn_below=0.5))
     )
-    metrics: dict[str, Value] = {"pairs": ("a", "b"), "lost": (0, 0), "rate_gbps": (9.0,)}
+    metrics: dict[str, model.Value] = {"pairs": ("a", "b"), "lost": (0, 0), "rate_gbps": (9.0,)}
     rows = CheckTable.collect(
-        "made.check", (Observation("made.check", "node-0", Outcome.MEASURED, 1.0, metrics),)
+        "made.check", (model.Observation("made.check", "node-0", model.Outcome.MEASURED, 1.0, metrics),)
     )
-    planned = Planned("made.check", Scope.NODE, ("pairs", "lost", "rate_gbps"))
+    planned = model.Planned("made.check", model.Scope.NODE, ("pairs", "lost", "rate_gbps"))
     found = [*judge_lists(planned, rows, healthy(1, 2).declared, line)]
 
     assert ["not measured: rate_gbps has 1 values for 2 pairs"] == [finding.message for finding in found]
@@ -99,7 +86,7 @@ def test_machine_under_two_node_names_is_missing_evidence(kind: str, shared: str
     """Two agents on one host: the second machine was never looked at."""
     (found,) = _findings(_with_identity(kind, shared, unread=unread))
 
-    assert (Level.FAIL, Cause.EVIDENCE, "node-1") == (found.level, found.cause, found.subject)
+    assert (model.Level.FAIL, model.Cause.EVIDENCE, "node-1") == (found.level, found.cause, found.subject)
     assert "is the same machine as node-0" in found.message
 
 
@@ -116,23 +103,23 @@ def test_a_collection_of_a_hundred_thousand_problems_is_counted() -> None:
     report = replace(catalogue_report("cpu", 1), collection=tuple(f"node-{n}: gone" for n in range(100_000)))
     found = _findings(report)
 
-    assert 1001 == len(found) and {CLUSTER} == {f.subject for f in found}
+    assert 1001 == len(found) and {model.CLUSTER} == {f.subject for f in found}
     assert any("99000 more things" in f.message for f in found)
 
 
 def test_a_plan_that_asks_the_cluster_once_hides_no_node() -> None:
     """One edited word in the plan, and seven nodes of eight need not answer."""
     report = catalogue_report(P5, 2)
-    plan = tuple(replace(p, scope=Scope.CLUSTER) if p.check == "gpu.ecc" else p for p in report.plan)
+    plan = tuple(replace(p, scope=model.Scope.CLUSTER) if p.check == "gpu.ecc" else p for p in report.plan)
     rows = tuple(
-        replace(row, subject=CLUSTER) if row.check == "gpu.ecc" else row
+        replace(row, subject=model.CLUSTER) if row.check == "gpu.ecc" else row
         for row in report.observations
         if (row.check, row.subject) != ("gpu.ecc", "node-1")
     )
 
     (found,) = _findings(replace(report, plan=plan, observations=rows))
 
-    assert _is_missing(found, "gpu.ecc", CLUSTER)
+    assert _is_missing(found, "gpu.ecc", model.CLUSTER)
     assert "the plan has scope cluster for this check, but the policy requires scope node" in found.message
 
 
@@ -158,7 +145,7 @@ def test_a_gpu_too_many_on_one_node_hides_none_that_another_one_lacks() -> None:
     nine = with_metric(catalogue_report(P5, 2), "gpu.inventory", "node-0", "gpus_found", 9)
     seven = with_metric(nine, "gpu.inventory", "node-1", "gpus_found", 7)
 
-    assert Count(15, 16) == decide(seven, policy_of(P5), builtin()).coverage.gpus
+    assert model.Count(15, 16) == decide(seven, policy_of(P5), builtin()).coverage.gpus
 
 
 @pytest.mark.parametrize("more", ["values", "labels", "labels than one value alone"])
@@ -166,7 +153,7 @@ def test_lists_of_unequal_length_are_missing_evidence(more: str) -> None:
     """More values than labels as well as more labels than values."""
     name = "gpus" if more == "labels" else "ecc_current"
 
-    def longer(row: Observation) -> Observation:
+    def longer(row: model.Observation) -> model.Observation:
         held = row.metrics[name]
         assert isinstance(held, tuple)
         added = "GPU 8" if name == "gpus" else held[0]
@@ -175,7 +162,9 @@ def test_lists_of_unequal_length_are_missing_evidence(more: str) -> None:
 
     found = _findings(with_row(catalogue_report(P5, 2), "gpu.ecc", "node-0", longer))
 
-    assert {(Level.FAIL, Cause.EVIDENCE, "gpu.ecc")} == {(f.level, f.cause, f.check) for f in found}
+    assert {(model.Level.FAIL, model.Cause.EVIDENCE, "gpu.ecc")} == {
+        (f.level, f.cause, f.check) for f in found
+    }
 
 
 @pytest.mark.parametrize(
@@ -191,7 +180,7 @@ def test_nodes_that_nobody_declared_are_missing_evidence(change: str, said: str)
     assert any(said in finding.message for finding in _findings(replace(report, nodes=nodes)))
 
 
-CHECKS: dict[str, dict[str, Value]] = {
+CHECKS: dict[str, dict[str, model.Value]] = {
     "network.pairs": {"peers": ("b", "c"), "latency_us": (20.0, 21.0), "bandwidth_gbps": (5.0, 5.1)},
     "network.reachability": {"peers": ("b", "c"), "connect_ms": (0.2, 0.1), "refused": (0, 0)},
     "network.mtu": {"peers": ("b", "c"), "path_mtu_bytes": (9001, 9001), "narrowed_bytes": (0, 0), "full_size_lost": (0, 0)},
@@ -199,14 +188,16 @@ CHECKS: dict[str, dict[str, Value]] = {
 }  # fmt: skip
 
 
-def row(check: str, failures: tuple[str, ...], **metrics: Value) -> Observation:
+def row(check: str, failures: tuple[str, ...], **metrics: model.Value) -> model.Observation:
     """A measurement of two elements."""
-    return Observation(check, "a", Outcome.MEASURED, 1.0, {**CHECKS[check], "failures": failures, **metrics})
+    return model.Observation(
+        check, "a", model.Outcome.MEASURED, 1.0, {**CHECKS[check], "failures": failures, **metrics}
+    )
 
 
-def defect(one: Observation) -> str:
+def defect(one: model.Observation) -> str:
     """What is said of it, "" if it is fit to be judged."""
-    planned = Planned(one.check, Scope.NODE, ("failures",))
+    planned = model.Planned(one.check, model.Scope.NODE, ("failures",))
     found = defect_of(one, planned)
     assert bool(found.value) == bool(unfit(planned, CheckTable.collect(one.check, (one,))))
     return f"{found.value} {found.reason}".strip()
@@ -228,7 +219,7 @@ def test_a_failed_element_with_a_number_is_not_measured(check: str, index: int, 
 def test_a_healthy_or_an_honest_row_is_judged(check: str) -> None:
     """All went well; or the second failed and has no numbers beside its counts."""
     failed = row(check, ("ok", "no answer"))
-    measured: dict[str, Value] = {
+    measured: dict[str, model.Value] = {
         name: (value[0], None)  # type: ignore[misc]
         for name, value in CHECKS[check].items()
         if isinstance(value, tuple)
@@ -247,7 +238,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("spoilt", SPOILT.values(), ids=SPOILT)
-def test_the_order_of_the_metrics_does_not_change_the_defect(spoilt: Observation) -> None:
+def test_the_order_of_the_metrics_does_not_change_the_defect(spoilt: model.Observation) -> None:
     backwards = dict(reversed([*spoilt.metrics.items()]))
 
     assert defect(spoilt) == defect(replace(spoilt, metrics=backwards)) != ""

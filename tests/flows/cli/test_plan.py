@@ -271,7 +271,7 @@ def refused(path: Path, capsys: Captured) -> str:
         (P5, LINE, 'placement = "pooled"\nspot = true', 'Leave spot out, or set placement = "in_job"', "go"),
         (CPU, '"in_job"', '"pinned"', 'Name them, or set placement = "in_job"', "go"),
         (CPU, '"us-east-1"', '"virginia"', "options.region: 'virginia' must be a region", "go"),
-        (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* must be of the form s3://", "go"),
+        (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* must be s3://", "go"),
         (CPU, "max_attempts = 1", "request = { RoleArn = 'x' }", r"training\.request\.RoleArn is the gate's own", "go"),
         (CPU, "max_attempts = 1", "request = { Rolle = 'x' }", 'Unknown parameter in input: "Rolle"', "go"),
         (CPU, "max_attempts = 1", 'model_trainer = "a:b"', "training: give either command or model_trainer", "go"),

@@ -11,6 +11,7 @@ from checks.bundle import Bundle
 from checks.check import CatalogError
 from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, PreflightCheck, PreflightResult, Work
+from tasks.text.tables import counted
 
 SUBJECT = "tools in the image"
 EXAMPLE = "deployments/examples/training.Dockerfile"
@@ -73,6 +74,4 @@ def unknown_tools(checked: Checked) -> PreflightCheck:
 
 
 def _listed(tools: Tools) -> str:
-    return ", ".join(
-        f"{tool} ({names[0] if len(names) == 1 else f'{len(names)} checks'})" for tool, names in tools.items()
-    )
+    return ", ".join(f"{tool} ({counted(len(names), 'check')})" for tool, names in tools.items())

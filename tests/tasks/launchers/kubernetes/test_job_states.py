@@ -7,20 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.launchers.base import JobState, Trouble
-from tasks.launchers.kubernetes.job_states import (
-    JOB_TROUBLES,
-    PHASES,
-    TROUBLES,
-    PodEnding,
-    PodsState,
-    PodView,
-    ending_of,
-    has_ended,
-    newest,
-    pod_view,
-    together,
-    workload_view,
-)
+from tasks.launchers.kubernetes import job_states
 from tests.tasks.parameters import spread
 
 DELETED = "2026-11-26T10:05:00Z"
@@ -74,14 +61,14 @@ def failed(reason: str = "BackoffLimitExceeded") -> dict[str, str]:
     return {"type": "Failed", "status": "True", "reason": reason, "message": "Job has failed"}
 
 
-def views(*pods: dict[str, Any]) -> list[PodView]:
+def views(*pods: dict[str, Any]) -> list[job_states.PodView]:
     """What is seen of these pods."""
-    return [view for view in map(pod_view, pods) if view is not None]
+    return [view for view in map(job_states.pod_view, pods) if view is not None]
 
 
-def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]]) -> PodsState:
+def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]]) -> job_states.PodsState:
     """Of all of them, on two nodes."""
-    return together(2, [workload_view(row) for row in jobs], views(*pods))
+    return job_states.together(2, [job_states.workload_view(row) for row in jobs], views(*pods))
 
 
 # Two Jobs that have not ended.
@@ -179,7 +166,7 @@ def test_failed_job_reports_its_cause_with_engine_failures_first(
 def test_a_replaced_pod_does_not_count() -> None:
     """The newest of each node does."""
     old, new = pod(0, "Failed"), pod(0, made="2026-11-26T10:05:00Z")
-    states = [(view.node, view.state) for view in newest(views(new, old, pod(1)))]
+    states = [(view.node, view.state) for view in job_states.newest(views(new, old, pod(1)))]
 
     assert states == [("node-0", RUNNING), ("node-1", RUNNING)]
 
@@ -215,11 +202,13 @@ def test_a_pod_that_is_being_deleted_is_not_gone() -> None:
 def test_the_termination_message_has_the_verdict() -> None:
     """Also where no report came; what another program wrote is none."""
     said = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
-    view = pod_view(ended(1, 0, message=said))
+    view = job_states.pod_view(ended(1, 0, message=said))
 
-    assert view is not None and view.ending == PodEnding("abc", "no_go: GPU 3")
+    assert view is not None and view.ending == job_states.PodEnding("abc", "no_go: GPU 3")
     assert "no_go: GPU 3" in view.text
-    assert [ending_of(text) for text in ("", "{}", "[1]", "Traceback", '{"attempt": 1')] == [PodEnding()] * 5
+    assert [job_states.ending_of(text) for text in ("", "{}", "[1]", "Traceback", '{"attempt": 1')] == [
+        job_states.PodEnding()
+    ] * 5
 
 
 def test_an_init_container_that_fails_is_what_the_pod_waits_for() -> None:
@@ -235,15 +224,17 @@ def test_a_pod_of_an_indexed_job_is_known_by_its_number() -> None:
     del plain["metadata"]["labels"]
     indexed = {**plain, "metadata": {"annotations": {"batch.kubernetes.io/job-completion-index": "3"}}}
 
-    assert pod_view(plain) is None
-    assert isinstance(view := pod_view(indexed), PodView) and view.node == "node-3"
+    assert job_states.pod_view(plain) is None
+    assert isinstance(view := job_states.pod_view(indexed), job_states.PodView) and view.node == "node-3"
 
 
 def test_an_unknown_phase_or_word_never_ends_a_job() -> None:
     """UNKNOWN has a deadline in the gate."""
     assert views(pod(0, "Sleeping"))[0].state is JobState.UNKNOWN
-    assert not any(state.final for phase, state in PHASES.items() if phase not in ("Succeeded", "Failed"))
-    assert Trouble.NONE not in {*TROUBLES.values(), *JOB_TROUBLES.values()}
+    assert not any(
+        state.final for phase, state in job_states.PHASES.items() if phase not in ("Succeeded", "Failed")
+    )
+    assert Trouble.NONE not in {*job_states.TROUBLES.values(), *job_states.JOB_TROUBLES.values()}
 
 
 @pytest.mark.parametrize(
@@ -260,9 +251,9 @@ def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
     workload = job(0, {"type": condition, "status": "True"}, active=1)
     owned = {"metadata": {"name": "gate-1-worker-3", "ownerReferences": [{"kind": "PyTorchJob"}]}}
 
-    assert workload_view(workload).state is state
+    assert job_states.workload_view(workload).state is state
     assert views(owned)[0].node == "node-3"
-    assert pod_view({"metadata": {"name": "gate-1-worker-3"}}) is None
+    assert job_states.pod_view({"metadata": {"name": "gate-1-worker-3"}}) is None
 
 
 # It takes the place of a pod that is being deleted.
@@ -282,7 +273,7 @@ def test_a_job_is_over_once_none_of_its_pods_can_run(
     jobs: list[dict[str, Any]], pods: list[dict[str, Any]], is_over: bool
 ) -> None:
     """A workload may fail while its pods run. One that was replaced, and is being deleted, holds up no job that ended well."""
-    assert has_ended([workload_view(row) for row in jobs], views(*pods)) is is_over
+    assert job_states.has_ended([job_states.workload_view(row) for row in jobs], views(*pods)) is is_over
 
 
 @pytest.mark.parametrize(
