@@ -98,11 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
             {**{name: getattr(item, name) for name in names}, "result": LABELS[item.result]} for item in lines
         ]
         write_stdout(json_text({"looks": entries, "error": None}))
-    shown = for_people(lines)
-    labels = Counter(LABELS[line.result] for line in shown)
+    printed = for_people(lines)
+    labels = Counter(LABELS[line.result] for line in printed)
     code = Exit.REJECTED if MISSING in labels else Exit.CANNOT_TELL if CANNOT_TELL in labels else Exit.GO
     if arguments.format == "text":
-        for line in shown[sum(not line.hidden_by for line in lines) :]:
+        for line in printed[sum(not line.hidden_by for line in lines) :]:
             write_stdout(_text(line))
         counts = ", ".join(f"{count} {label}" for label, count in labels.items())
         end = WITHOUT_FILE if code is Exit.GO and arguments.file is None else ENDS[code]

@@ -107,8 +107,10 @@ def _plan(arguments: argparse.Namespace, context: GateContext) -> int:
         write_stdout(f"{nothing_condemned(context)}\n")
     for case, steps in plans:
         blame = case.blames[0]
-        why = f"gate {case.gate_id} found by {blame.check}: {one_line(blame.message, 300)}"
-        write_stdout(f"Take {case.node} out of service and repair it in {len(steps)} steps, because {why}\n")
+        cause = f"gate {case.gate_id} found by {blame.check}: {one_line(blame.message, 300)}"
+        write_stdout(
+            f"Take {case.node} out of service and repair it in {len(steps)} steps, because {cause}\n"
+        )
         write_stdout(
             "Do the steps in this order. As soon as the checks pass on the node, go to the last step.\n"
         )

@@ -151,8 +151,8 @@ def open_gate_context(request: GateRequest) -> GateContext:
         names = launcher.node_names(gate.cluster.declared.nodes)
         kernel_log = kernel_log_of(engine.launcher)
     except LaunchRejected as error:
-        given = "launcher" in gate.cluster.model_fields_set
-        raise _about_launcher(file, engine.launcher, error, given) from error
+        is_given = "launcher" in gate.cluster.model_fields_set
+        raise _about_launcher(file, engine.launcher, error, is_given) from error
     _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
     if request.launch:

@@ -230,9 +230,9 @@ def plain_error(
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
     faults = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     by_path: dict[str, GateFileError] = {}
-    for words in (_in_words(fault, model) for fault in faults):
-        if not any(words[0] == known.nearest for known in by_path.values()):
-            by_path.setdefault(words[0], error_type(file, *words))
+    for wrong in (_in_words(fault, model) for fault in faults):
+        if not any(wrong[0] == fault.nearest for fault in by_path.values()):
+            by_path.setdefault(wrong[0], error_type(file, *wrong))
     first, *others = by_path.values()
     first.more = tuple(others)
     return first

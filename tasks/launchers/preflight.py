@@ -81,12 +81,12 @@ def for_people(lines: Sequence[PreflightCheck]) -> list[PreflightCheck]:
     hidden: dict[str, list[str]] = {}
     for line in lines:
         hidden.setdefault(line.hidden_by, []).append(line.subject)
-    shown = [line for line in lines if not line.hidden_by]
+    merged = [line for line in lines if not line.hidden_by]
     for cause, subjects in hidden.items():
         if cause:
             text = f"{', '.join(dict.fromkeys(subjects))} could not be looked at. See the line on {cause}."
-            shown.append(unseen(f"what needs {cause}", text))
-    return shown
+            merged.append(unseen(f"what needs {cause}", text))
+    return merged
 
 
 def unanswered(subject: str, message: str, remedy: str) -> PreflightCheck:

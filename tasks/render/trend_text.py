@@ -98,7 +98,7 @@ def course_text(course: Course) -> str:
 
 
 def unknown_lines(machine: TrendMachine) -> list[str]:
-    """Of how many numbers no trend can be told, one line for each reason."""
+    """How many numbers no trend can be told of, one line for each reason."""
     lacking = [course for course in machine.courses if course.motion is Motion.UNKNOWN and course.lack]
     since = machine.changes[-1].day if machine.changes else -math.inf
     counts = [sum(point.day >= since for point in c.points) for c in lacking if c.lack is Lack.PROOFS]

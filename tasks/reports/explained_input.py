@@ -183,12 +183,12 @@ def explanation_text(result: ExplainedInput, colour: bool = False, width: int = 
     Lines of the input are never folded, so that they can be searched for.
     """
     verdict, decoded = result.verdict, [summary(table) for table in result.tables]
-    head, found = ANSWER_WORDS[verdict.answer], _found(verdict)
+    head, short = ANSWER_WORDS[verdict.answer], _in_short(verdict)
     name = one_line(result.name, 4000)
-    room = max(FIRST_LINE - len(f"{head} : {found}"), 12)
+    room = max(FIRST_LINE - len(f"{head} : {short}"), 12)
     name = name if len(name) <= room else f"…{name[1 - room :]}"
     lines = [
-        f"{_paint(head, _BOLD[verdict.answer], colour)} {name}: {found}",
+        f"{_paint(head, _BOLD[verdict.answer], colour)} {name}: {short}",
         *_folded(f"Input: {one_line(result.title)}", width),
         *_folded(_meaning(verdict), width, ""),
     ]
@@ -209,7 +209,7 @@ def explanation_text(result: ExplainedInput, colour: bool = False, width: int = 
     return "\n".join(lines) + "\n"
 
 
-def _found(verdict: Verdict) -> str:
+def _in_short(verdict: Verdict) -> str:
     """What the answer follows from, in a few words. The findings below it say the rest."""
     if verdict.answer is Answer.CANNOT_TELL:
         return "evidence is missing"

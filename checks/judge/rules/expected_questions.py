@@ -110,8 +110,8 @@ def _of_collective(
             continue
         transport = expected_values.transport_of(instance, group.nodes)
         machines = f" of {group.nodes} x {declared.instance_type}{f' ({transport})' if transport else ''}"
-        part = f": they do not fill whole machines, and a {declared.instance_type} has {declared.gpus_per_node} GPUs"
-        message = f"no expected value for {group.collective} over {group.ranks} ranks{machines if group.nodes else part}"
+        remainder = f": they do not fill whole machines, and a {declared.instance_type} has {declared.gpus_per_node} GPUs"
+        message = f"no expected value for {group.collective} over {group.ranks} ranks{machines if group.nodes else remainder}"
         query = (declared.instance_type, group.nodes, group.ranks, group.collective, size, transport)
         if size < LEAST_BYTES:
             # A network that is too slow for larger messages must be judged all the same.
