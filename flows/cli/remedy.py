@@ -67,11 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan, or follow the repairs; returns the exit code."""
     try:
         context = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), launch=False))
+        if (
+            settings_of(context.gate).mode in (RepairMode.OFF, RepairMode.PLAN)
+            and not arguments.close_breaker
+        ):
+            return _plan(arguments, context)
         context.store.probe()
         if arguments.close_breaker:
             return _close(context)
-        if settings_of(context.gate).mode in (RepairMode.OFF, RepairMode.PLAN):
-            return _plan(arguments, context)
         return _repair(arguments, context)
     except (LaunchError, MachineError, JournalError) as error:
         raise InputError(arguments.file, str(error)) from error

@@ -186,6 +186,7 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
 ) -> None:
     """The default. No engine is asked: a worker without Slurm's commands would wait for it for hours."""
     path = gate_file(tmp_path, "")
+    assert 2 == main(["repair", "run", str(path)]) and not (tmp_path / "store").exists()
     refused(path)
     capsys.readouterr()
 
