@@ -43,16 +43,7 @@ from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
 from tasks.launch import LaunchResult, PoolLost, nodes_text, pool_cost_so_far, price_text
-from tasks.launchers.base import (
-    EngineUnavailable,
-    JobState,
-    LaunchError,
-    LaunchRejected,
-    NoCapacity,
-    NotSubmitted,
-    QuotaExceeded,
-    UnseenJob,
-)
+from tasks.launchers import base
 from tasks.orchestration.events import emit_end
 from tasks.orchestration.follow import unanswered
 from tasks.orchestration.server.http_client import service_fault
@@ -68,7 +59,7 @@ from tasks.text.redact import redact
 
 LOG = get_logger("prelaunch")
 # An HTTP error is of Prefect's client: engines, stores and notifiers have errors of their own.
-SESSION_ERRORS = (LaunchError, StoreError, LeaseError, httpx.HTTPError)
+SESSION_ERRORS = (base.LaunchError, StoreError, LeaseError, httpx.HTTPError)
 # The names of Prefect's final states that are not the decision's.
 ENDING_NAMES = {
     Ending.NO_CAPACITY: "NoCapacity",
@@ -150,9 +141,9 @@ def launched_outcome(
         approval = "against the verdict, approved" if answer.override else "approved"
         reason += f" (launched {approval} by {answer.by}: {one_line(answer.reason, 300)})"
     ending = Ending.VERDICT
-    if launch.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
+    if launch.training.state in (base.JobState.FAILED, base.JobState.CANCELLED, base.JobState.UNKNOWN):
         ending = Ending.JOB_FAILED
-        state = "" if launch.training.state is JobState.FAILED else f"{launch.training.state.value}: "
+        state = "" if launch.training.state is base.JobState.FAILED else f"{launch.training.state.value}: "
         reason = f"{state}{launch.training.cause or launch.training.detail}"
     outcome = _outcome(session, ending, decision, judged, published, reason)
     return dataclasses.replace(outcome, training=launch.training)
@@ -160,7 +151,7 @@ def launched_outcome(
 
 async def notify_launch(session: Session, judged: JudgedReport) -> None:
     """Notify people of a launch against the verdict now: the end of the training may be days away."""
-    launch = LaunchResult(Training(session.renewal.lease.job(TRAIN), JobState.PENDING))
+    launch = LaunchResult(Training(session.renewal.lease.job(TRAIN), base.JobState.PENDING))
     outcome = launched_outcome(session, judged, published_report(session), session.answer, launch)
     if needs_notification(outcome):
         await run_to_end(send_notification, session, with_ending(outcome, session.context.gate.name))
@@ -180,7 +171,7 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         if fault is None:
             return defect_outcome(session, error)
         url = configured_api_url(os.environ, Path.cwd()) or ""
-        error = EngineUnavailable(unanswered(url, fault))
+        error = base.EngineUnavailable(unanswered(url, fault))
     judged = session.judged or (session.previous if session.excluded else None)
     reason = f"{error}{leave_training(session)}"
     if (
@@ -212,9 +203,9 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if judged is not None and published is not None:
         return _not_launched(session, error, reason, judged, published)
-    if isinstance(error, UnseenJob):
+    if isinstance(error, base.UnseenJob):
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
-    ending = Ending.REJECTED if isinstance(error, LaunchRejected) else Ending.NO_CAPACITY
+    ending = Ending.REJECTED if isinstance(error, base.LaunchRejected) else Ending.NO_CAPACITY
     return _outcome(session, ending, None, None, published, reason)
 
 
@@ -226,14 +217,14 @@ def _not_launched(
     if session.trained:
         message = f"{verdict} and the training ran, but its end could not be observed: {reason}"
         return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, message)
-    if isinstance(error, EngineUnavailable) and not isinstance(error, NotSubmitted):
+    if isinstance(error, base.EngineUnavailable) and not isinstance(error, base.NotSubmitted):
         message = f"{verdict}, and whether the training was launched is not known: {reason}"
         outcome = _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, message)
         job = session.renewal.lease.job(TRAIN)
-        return dataclasses.replace(outcome, training=Training(job, JobState.UNKNOWN, str(error)))
+        return dataclasses.replace(outcome, training=Training(job, base.JobState.UNKNOWN, str(error)))
     # A pool that is lost while the training waits for machines expired: nobody took it away.
     waited = isinstance(error, PoolLost) and session.waiting_since is not None
-    if not (waited or isinstance(error, NoCapacity | QuotaExceeded)):
+    if not (waited or isinstance(error, base.NoCapacity | base.QuotaExceeded)):
         message = f"{verdict}, but the training could not be launched: {error}"
         return _outcome(session, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, judged, published, message)
     message = f"{verdict}, but the training got no machines: {error} {pool_cost_so_far(session)}".rstrip()

@@ -217,19 +217,16 @@ def _in_short(verdict: Verdict) -> str:
         return "no fault in what was judged"
     if verdict.level is Level.WARN:
         unrated = any(finding.kind in UNRATED for finding in verdict.findings)
-        warnings = counted(len(deciding(verdict)), "warning")
-        return f"{warnings}, and rates were not judged" if unrated else warnings
+        return counted(len(deciding(verdict)), "warning") + ", and rates were not judged" * unrated
     counts = Counter(item.cause for item in deciding(verdict))
     return ", ".join(counted(n, f"{cause.value.lower()} failure") for cause, n in counts.items())
 
 
 def _next(result: ExplainedInput) -> str:
     """What to type on the node once the remedies are done."""
-    where = (
-        listed_names([one_line(host) for host in result.hosts], MOST_HOSTS) or "the node that printed this"
-    )
+    hosts = listed_names(list(map(one_line, result.hosts)), MOST_HOSTS)
     declared = f" --instance-type {result.instance_type}" if result.instance_type else ""
-    return f"Next: after that, test {where} again. Type there: prelaunch check{declared}"
+    return f"Next: after that, test {hosts or 'the node that printed this'} again. Type there: prelaunch check{declared}"
 
 
 def not_judged(left_out: Sequence[str]) -> list[str]:
