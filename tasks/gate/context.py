@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -35,7 +36,7 @@ from tasks.gate_file.cost_terms import terms_of
 from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_known_type, require_own_machine, topology_of, unfit_line
 from tasks.gate_file.model import Gate, Mode
-from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
+from tasks.gate_file.read import GateFileError, read_gate_file, read_toml, with_lines
 from tasks.gate_file.references import options_from, policies_in, read_baseline, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
@@ -133,7 +134,11 @@ def with_own_store(context: GateContext) -> GateContext:
 def open_gate_context(request: GateRequest) -> GateContext:
     """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
     path = _gate_file(request.gate_file)
-    gate = read_gate_file(path, request.sets)
+    try:
+        gate = read_gate_file(path, request.sets)
+    except GateFileError as error:
+        error.more += _wrong_options(path, error)
+        raise
     for name, value in gate.training.environment.items():
         if SECRET_NAME.search(name):
             remember_secret(value)
@@ -192,6 +197,19 @@ def _shown_path(path: Path) -> str:
     """The path in its shortest unambiguous form."""
     relative = os.path.relpath(path)
     return str(path.resolve()) if relative.startswith("..") else relative
+
+
+def _wrong_options(path: Path, error: GateFileError) -> tuple[GateFileError, ...]:
+    """What the launcher refuses of a file whose keys are wrong, so that nobody corrects them one by one."""
+    cluster: dict[str, Any] = {}
+    try:
+        cluster = read_toml(path)[0]["cluster"]
+        launcher_for(cluster["launcher"], options_from(path.parent, cluster["options"]), path.parent)
+    except LaunchRejected as rejected:
+        return (_about_launcher(error.file, cluster["launcher"], rejected),)
+    except (GateFileError, LookupError, TypeError, AttributeError):
+        pass
+    return ()
 
 
 def _about_launcher(

@@ -10,19 +10,7 @@ from pathlib import Path
 
 from checks.process import machine_state
 from checks.process.machine_state import lock_within
-from tasks.launchers.base import (
-    Delays,
-    EngineUnavailable,
-    JobHandle,
-    JobSpec,
-    JobState,
-    JobStatus,
-    LaunchError,
-    LaunchRejected,
-    Placement,
-    Plan,
-    PreflightCheck,
-)
+from tasks.launchers import base
 from tasks.launchers.job_files import FolderLauncher, file_errors, read_end
 from tasks.launchers.job_rules import no_job
 from tasks.launchers.local import network, start_stop
@@ -48,12 +36,12 @@ class LocalLauncher(FolderLauncher):
     poll_s = 0.2
     start_s = 120.0
     silence_s = 120.0
-    delays = Delays(begins_s=5.0)  # judgement: Python starts within them on a busy machine
+    delays = base.Delays(begins_s=5.0)  # judgement: Python starts within them on a busy machine
 
     def __init__(self, root: Path, options: LocalOptions | None = None) -> None:
         self.root = root.absolute()
         self.options = options or LocalOptions()
-        self.placement = Placement.IN_JOB if self.options.in_job else Placement.PINNED
+        self.placement = base.Placement.IN_JOB if self.options.in_job else base.Placement.PINNED
         state = machine_state.folder()
         # Without the folder no watch ever found anything here, and an engine would refuse to mount it or make it.
         self._submitter = Submitter(os.geteuid(), os.getegid(), state if state.is_dir() else None)
@@ -61,10 +49,10 @@ class LocalLauncher(FolderLauncher):
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return node_names(nodes)
 
-    def plan(self, job: JobSpec) -> Plan:
+    def plan(self, job: base.JobSpec) -> base.Plan:
         return make_plan(job, self._folder(job.name).path, self.options, self._submitter)
 
-    def submit(self, plan: Plan) -> JobHandle:
+    def submit(self, plan: base.Plan) -> base.JobHandle:
         name = plan.job.name
         self._require_own(plan)
         self._refuse_network(plan)
@@ -75,9 +63,9 @@ class LocalLauncher(FolderLauncher):
                 start_stop.stage(plan, folder, self.root / "staging" / name, self.options)
             if folder.keepers() is None and not folder.final():
                 start_stop.start(plan, folder, remove=not adopted)
-        return JobHandle(name, adopted)
+        return base.JobHandle(name, adopted)
 
-    def state(self, name: str) -> JobStatus:
+    def state(self, name: str) -> base.JobStatus:
         folder = self._existing(name)
         if folder is None:
             return no_job(f"no job {name!r:.80} under {self.root}")
@@ -88,9 +76,11 @@ class LocalLauncher(FolderLauncher):
         if keepers is None:
             return no_job(f"{name} was submitted and never started. Submit it again.")
         if not keepers.alive():
-            return start_stop.bury(folder, keepers, JobState.FAILED, "its shepherd died before the job ended")
+            return start_stop.bury(
+                folder, keepers, base.JobState.FAILED, "its shepherd died before the job ended"
+            )
         begins = "the processes of its nodes are being started"
-        return status or JobStatus(JobState.PENDING, begins, keepers.attempt, {})
+        return status or base.JobStatus(base.JobState.PENDING, begins, keepers.attempt, {})
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         folder = self._existing(name)
@@ -111,23 +101,23 @@ class LocalLauncher(FolderLauncher):
         ):
             left = start_stop.cancel(folder, grace_s)
         if left:
-            raise LaunchError(f"{name}: {left}. End them by hand.")
+            raise base.LaunchError(f"{name}: {left}. End them by hand.")
 
-    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
+    def preflight(self, plans: tuple[base.Plan, ...]) -> tuple[base.PreflightCheck, ...]:
         return check(plans, self.options, self._submitter)
 
-    def _refuse_network(self, plan: Plan) -> None:
+    def _refuse_network(self, plan: base.Plan) -> None:
         if self.options.network != LocalNetwork.NAMESPACES:
             return
         if reason := network.unavailable():
-            raise LaunchRejected(
+            raise base.LaunchRejected(
                 f"{plan.job.name}: {reason}. Run as root with iproute2, or set network = 'loopback'."
             )
         if self.options.prepared:
             try:
                 network.find(self.options.prepared, plan.job.nodes)
             except NetworkError as error:
-                raise LaunchRejected(
+                raise base.LaunchRejected(
                     f"{plan.job.name}: the prepared network cannot be used: {error}"
                 ) from error
 
@@ -151,5 +141,7 @@ class LocalLauncher(FolderLauncher):
             path.touch()
         with open(path, "rb") as file:  # to read: a job must be ended on a disk that cannot be written, too
             if not lock_within(file, LOCK_S + more_s, POLL_S):
-                raise EngineUnavailable(f"another process is submitting or cancelling {name}. Try again.")
+                raise base.EngineUnavailable(
+                    f"another process is submitting or cancelling {name}. Try again."
+                )
             yield

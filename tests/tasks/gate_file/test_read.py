@@ -149,7 +149,9 @@ def test_overrides_change_values(tmp_path: Path) -> None:
 def test_every_wrong_key_is_named_at_once(tmp_path: Path) -> None:
     """Each with its line and the nearest valid word, so that nobody runs a command once for every typo."""
     path = edit(edit(write_gate(tmp_path), "nodes = 2", "nodes = 0"), 'profile = "quick"', 'profle = "quick"')
-    first, also, other = str(refusal(path)).splitlines()
+    first, also, other, option = str(refusal(edit(path, "grace_s", "grace_z"))).splitlines()
+
+    assert "cluster.options.grace_z: unknown key. Did you mean 'grace_s'?" in option
 
     assert "checks.profle: unknown key. Did you mean 'checks.profile'?" in first and "  Also wrong:" == also
     unsaid = edit(edit(write_gate(tmp_path), 'launcher = "local"\n', ""), "grace_s", "partition")
