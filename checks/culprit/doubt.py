@@ -19,7 +19,7 @@ from checks.culprit.search import WeighedSuspect
 # Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
 CONFIRM_A_PART = 4
 # One stage of retests has room for so many pairs of a part: LEAST_ROUNDS of checks/probes/pairs/retest_rounds.py, three tests each.
-ROOM_A_PART = 15
+ROOM_A_PART = 4
 # Judgement: a part that is named after fewer visits, or for a smaller share of bad tests, is measured again.
 FEW_VISITS, RARE, ENOUGH_VISITS = 4, 0.6, 10
 # Judgement: tests within so many seconds belong to one moment. Stages of retests are further apart.
@@ -37,6 +37,8 @@ MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
 ENOUGH_TESTS, MOST_TESTS = 14, 40
 # Judgement: within so many rounds before and after, so many pairs, and this share of the visits, are a crowd.
 AROUND, SEVERAL, CROWDED = 3, 3, 0.1
+# Judgement: with so many pairs of an end that are never good by chance, none is named. A pair with fewer tests was not measured again.
+BY_CHANCE, FEW_TESTS = 0.05, 3
 # Judgement: a faulty part fails a third of its tests (RATES in checks/culprit/likelihood.py). One bad test of a visit of sixteen, on
 # eight rails in two directions, is a hiccup.
 BAD_VISIT = 0.25
@@ -245,11 +247,13 @@ def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowd
     wrong = set(bad)
     mine = [test for test in weighed.tests if test in wrong]
     if len(mine) == len(weighed.tests):
-        return False
+        return _is_usual(matrix, mine, wrong)
     was_good = any(
         len(tests) >= GOOD_AGAIN and wrong.isdisjoint(tests) for tests in _by_moment(matrix, weighed.tests)
     )
-    if 2 * len(mine) < len(weighed.tests) and (was_good or _has_busy_path(matrix, weighed.tests, wrong)):
+    if 2 * len(mine) < len(weighed.tests) and (
+        was_good or _has_busy_path(matrix, weighed.tests, wrong) or _is_leaf_busy(matrix, mine, wrong)
+    ):
         return True
     if matrix.rounds:
         crowded = crowds.get(None, frozenset()) | crowds.get(_rail(matrix, weighed), frozenset())
@@ -280,6 +284,46 @@ def _has_busy_path(matrix: Matrix, tests: Sequence[int], wrong: Set[int]) -> boo
             is_busy = sum(test in wrong for test in concurrent) > BUSY_ENDS * len(concurrent)
             busy, calm = busy + is_busy, calm + (not is_busy)
     return busy > calm
+
+
+def _is_usual(matrix: Matrix, tests: Sequence[int], wrong: Set[int]) -> bool:
+    """Whether an end of a link is bad with its other partners so often that one of these pairs is never good, as the link, by chance.
+
+    Tests of one moment count once. A pair that was measured again and is bad in most tests may be a bad link itself.
+    """
+    cells, times = {matrix.ends[test] for test in tests}, len(list(_by_moment(matrix, tests)))
+    nodes = {matrix.node_of[end] for cell in cells for end in cell}
+    for end, is_source in {(end, end == cell[0]) for cell in cells for end in cell}:
+        partners: dict[int, list[bool]] = {}
+        for test in matrix.tests_of([end]):
+            source, target = matrix.ends[test]
+            other = matrix.node_of[target if source == end else source]
+            if (source == end) is is_source and other not in nodes:
+                partners.setdefault(other, []).append(test in wrong)
+        counts = [own for own in partners.values() if len(own) < FEW_TESTS or 2 * sum(own) <= len(own)]
+        share = sum(map(sum, counts)) / max(1, sum(map(len, counts)))
+        if len(counts) * share**times > BY_CHANCE:
+            return True
+    return False
+
+
+def _is_leaf_busy(matrix: Matrix, mine: Sequence[int], wrong: Set[int]) -> bool:
+    """Whether other pairs below the nearest switches of a link were bad as well just when the link was, in its bad tests `mine`.
+
+    Pairs that are bad in most of their tests do not count.
+    """
+    leaves = [endpoint.switches[:1] for endpoint in matrix.endpoints]
+    ends = matrix.ends[mine[0]]
+    below = {part for part, leaf in enumerate(leaves) if leaf and leaf in (leaves[ends[0]], leaves[ends[1]])}
+    when = {matrix.rounds[test] + apart for test in mine for apart in (-1, 0, 1)} if matrix.rounds else set()
+    near = [test for test in matrix.tests_of(below) if matrix.rounds[test] in when] if when else []
+    pairs = {pair_of(matrix, test) for test in near} - {pair_of(matrix, mine[0])}
+    tests = [(pair_of(matrix, test), test in wrong) for test in matrix.tests_of(below)] if pairs else []
+    spoiled, every = Counter(pair for pair, is_bad in tests if is_bad), Counter(pair for pair, _ in tests)
+    others = [
+        test for test in near if (pair := pair_of(matrix, test)) in pairs and 2 * spoiled[pair] < every[pair]
+    ]
+    return sum(test in wrong for test in others) > BUSY_ENDS * len(others)
 
 
 def _by_moment(matrix: Matrix, tests: Sequence[int]) -> Iterator[list[int]]:
@@ -327,10 +371,10 @@ def _is_weak_link(weighed: WeighedSuspect) -> bool:
 
 
 def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Pairs to measure again, in both directions. Pairs that were bad more often come first: they are more likely links than chance.
+    """Pairs to measure again, in both directions. Pairs that were bad in all tests of a direction come first, because otherwise
+    congestion would leave pairs that nobody saw good; then those that were bad more often, which are more likely links than chance.
 
-    If there are more than one stage has room for, only pairs are returned that were bad in all tests of a direction, as long as there
-    are any: otherwise congestion would leave pairs that nobody saw good.
+    If there are more than one stage has room for, only the former are returned, as long as there are any.
     """
     times = Counter(pair_of(matrix, test) for test in doubtful)
     if not times:
@@ -339,11 +383,11 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     tests = Counter(cell for cell in matrix.ends if cell in pairs)
     a_part = 2 * len(times) / max(1, len(matrix.endpoints))
     most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.endpoints) // 4)
-    unseen = [pair for pair in times if any(0 < bad[cell] == tests[cell] for cell in (pair, pair[::-1]))]
+    unseen = {pair for pair in times if any(0 < bad[cell] == tests[cell] for cell in (pair, pair[::-1]))}
     load: Counter[int] = Counter()
     chosen = []
     chosen_from = (a_part > ROOM_A_PART and unseen) or times
-    for first, other in sorted(chosen_from, key=lambda pair: (-times[pair], pair)):
+    for first, other in sorted(chosen_from, key=lambda pair: (pair not in unseen, -times[pair], pair)):
         all_tests = tests[first, other] + tests[other, first]
         enough = all_tests >= MOST_TESTS or ENOUGH_TESTS <= times[first, other] == all_tests
         if not enough and max(load[first], load[other]) < most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -231,3 +232,39 @@ def test_a_link_that_was_good_at_times_is_named_if_its_ends_are_good(
         measure(1, pair, controls)
 
     assert is_named == bool(decoded().suspects)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, {"node-2<->node-5"}), (0.25, set[str]())])
+def test_a_pair_that_was_never_good_is_named_unless_others_of_its_end_are_often_bad(
+    share: float, expected: set[str]
+) -> None:
+    """One of four uplinks that is broken leaves some pairs of each node below it without a good test, by chance."""
+    rng = random.Random(3)
+    wrong = {(other, sweep) for sweep in range(4) for other in range(16) if rng.random() < share}
+    made = swept(16, lambda a, b, at: 0.3 if a == 2 and (b == 5 or (b, at // 15) in wrong) else 1.0, 4)
+    decoded = decode(made, SHIPPED)
+
+    assert expected == {suspect.subject for suspect in decoded.suspects}
+    assert expected or (2, 5) in decoded.confirm
+
+
+@pytest.mark.parametrize(("is_busy", "expected"), [(False, {"node-2<->node-20"}), (True, set[str]())])
+def test_a_link_that_is_bad_just_when_others_of_its_leaf_are_is_not_named(
+    is_busy: bool, expected: set[str]
+) -> None:
+    """In each of five stages it is bad in two or three rounds of six, as two others of its leaf. Those of other leaves are good."""
+    mates, others = {(2, 20), (1, 17), (3, 19)}, [(32 + at, 48 + at) for at in range(16)]
+    sick = mates if is_busy else {(2, 20)}
+    sweep = swept(64, lambda a, b, at: 0.3 if (a, b) in sick or (b, a) == (2, 20) else 1.0, 1)
+    tests, moments = [*zip(sweep.sources, sweep.targets, sweep.rounds, strict=True)], [*sweep.moments]
+    values = [value or 0.0 for value in sweep.values]
+    for stage, at in itertools.product(range(5), range(6)):
+        for pair in (*mates, *others):
+            for a, b in (pair, pair[::-1]):
+                tests.append((a, b, 80 + 30 * stage + at))
+                values.append(BAD if pair in sick and at < 3 - stage % 2 else GOOD)
+                moments.append(8 + 2.5 * stage + 0.07 * at)
+    parts = [replace(part, switches=(f"leaf-{index // 16}",)) for index, part in enumerate(nodes(64))]
+    made = replace(in_rounds(parts, tests, values), moments=moments)
+
+    assert expected == {suspect.subject for suspect in decode(made, SHIPPED).suspects}
