@@ -44,6 +44,7 @@ class Candidates:
         self._sending: list[list[int]] = [[] for _ in endpoints]
         self._receiving: list[list[int]] = [[] for _ in endpoints]
         self._groups: list[tuple[str, ...]] = [() for _ in endpoints]
+        self._ways: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
         self.inside = matrix.span is Span.INSIDE
         several = len(endpoints) > len(self.nodes)
         # With two nodes it is impossible to say which one is faulty: only what is between them can be named.
@@ -99,23 +100,23 @@ class Candidates:
         nodes = self.matrix.nodes
         return tuple(dict.fromkeys(nodes[at] for at in self._members[entry.entity, entry.subject]))
 
-    def involved(self, test: int) -> list[int]:
-        """The candidates that take part in a test, each once."""
-        source, target = self.matrix.ends[test]
+    def involved(self, cell: tuple[int, int]) -> list[int]:
+        """The candidates that take part in a cell's tests, each once."""
+        source, target = cell
         mine = self._sending[source] + self._receiving[target]
-        if self.switches:
-            mine += self._crossed(self._groups[source], self._groups[target])
-        return mine
+        return mine + self._crossed(self._groups[source], self._groups[target]) if self.switches else mine
 
-    def _crossed(self, here: Sequence[str], target: Sequence[str]) -> list[int]:
+    def _crossed(self, here: tuple[str, ...], target: tuple[str, ...]) -> list[int]:
         """The switches that a test between parts of these switches leaves or enters."""
-        return [
-            self._ids[Candidate(Entity.SWITCH, name, direction)]
-            for switches, others, ways in ((here, target, (BOTH, OUT)), (target, here, (BOTH, IN)))
-            for name in switches
-            if name not in others
-            for direction in ways
-        ]
+        if (here, target) not in self._ways:
+            self._ways[here, target] = [
+                self._ids[Candidate(Entity.SWITCH, name, direction)]
+                for switches, others, ways in ((here, target, (BOTH, OUT)), (target, here, (BOTH, IN)))
+                for name in switches
+                if name not in others
+                for direction in ways
+            ]
+        return self._ways[here, target]
 
     def count(self, tests: Iterable[int] | None) -> list[int]:
         """In how many of the tests each candidate takes part; None: of all tests."""
@@ -137,8 +138,9 @@ class Candidates:
                     counts[candidate] += number
         return counts
 
-    def tests(self, candidate: int) -> Sequence[int]:
-        """All tests in which a candidate takes part."""
+    def cells(self, candidate: int) -> Sequence[tuple[int, int]]:
+        """All cells in which a candidate takes part."""
         entry = self.entries[candidate]
         near = self.matrix.tests_of(self._members[entry.entity, entry.subject])
-        return [test for test in near if candidate in self.involved(test)]
+        cells = dict.fromkeys(map(self.matrix.ends.__getitem__, near))
+        return [cell for cell in cells if candidate in self.involved(cell)]

@@ -205,7 +205,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
         return _unnamed(MatrixAnswer.FABRIC if is_whole else MatrixAnswer.NOBODY, screened, unseen, hiccup)
     candidates = Candidates(matrix)
     ends = list(range(len(matrix.endpoints))) if candidates.inside else candidates.node_of
-    links = Links(matrix.sources, matrix.targets, screened.bad, ends)
+    links = Links(matrix, screened.bad, ends)
     explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
     rivals = search(explanation)
     weighed = doubt.only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
@@ -222,7 +222,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     answer = MatrixAnswer.NOBODY
     if (
         _too_many(culprits, candidates, tolerance)
-        or _blind(explanation, weighed, tolerance)
+        or _blind(screened.bad, explanation, weighed, tolerance)
         or not _explicable(matrix, screened, tolerance, culprits)
         or most_are_slow(matrix, screened, tolerance)
         or (steady and together == set(steady))  # the cluster falls into two parts
@@ -258,19 +258,18 @@ def _too_many(blamed: Sequence[Suspect], candidates: Candidates, tolerance: Tole
     )
 
 
-def _blind(explanation: Explanation, weighed: Sequence[WeighedSuspect], tolerance: Tolerance) -> bool:
+def _blind(
+    bad_tests: Sequence[int],
+    explanation: Explanation,
+    weighed: Sequence[WeighedSuspect],
+    tolerance: Tolerance,
+) -> bool:
     """Whether so much is bad, or so many are blamed, that naming a part would be chance."""
-    matrix = explanation.candidates.matrix
+    links, matrix = explanation.links, explanation.candidates.matrix
     bad, tests = explanation.left_over()
-    if bad >= BLIND * tests > 0 and _several_pairs(matrix, explanation.bad_tests):
-        unlinked = [
-            test
-            for pair, pair_tests in explanation.links.bad_tests.items()
-            if pair not in explanation.found
-            for test in pair_tests
-        ]
-        free = [test for test in unlinked if test not in explanation.owner]
-        if _cells(matrix, free) >= BLIND * len(matrix.cells):
+    if bad >= BLIND * tests > 0 and _several_pairs(matrix, bad_tests):
+        free = (cell for cell in links.bad if links.pair(cell) not in explanation.found)
+        if sum(cell not in explanation.owner for cell in free) >= BLIND * len(matrix.cells):
             return True
     unsure = {node for entry in weighed if entry.suspect.kind is Entity.NODE for node in entry.suspect.nodes}
     return len(unsure) > max(1.0, tolerance.max_unfit_fraction * explanation.nodes)

@@ -60,19 +60,18 @@ def doubtful_tests(
     odds = Odds(chance, explanation.nodes)
     doubtful, predicted = list[int](), 0.0
     once, twice = list[list[int]](), list[list[int]]()
-    for pair, bad in links.bad_tests.items():
-        rails = links.counts(pair, explanation.owner)
-        cells: dict[tuple[tuple[int, int], bool], list[int]] = {}
-        for test in bad:
-            if test not in explained:
-                cells.setdefault((links.rail(test), links.forward(test)), []).append(test)
-        for (rail, forward), tests in cells.items():
-            counts = rails.get(rail, [0] * 5)
-            if not _is_hiccup(odds, counts, forward, float(links.back)):
-                doubtful += tests
-                continue
-            predicted += 1 - (1 - chance.hiccup) ** (counts[1 if forward else 3] - 1)
-            (twice if len(tests) > 1 else once).append(tests)
+    for cell, bad in links.bad.items():
+        if not (tests := [test for test in bad if test not in explained]):
+            continue
+        counts, forward = (
+            links.tallies[links.pair(cell)].rails.get(links.rail(cell), [0] * 5),
+            links.forward(cell),
+        )
+        if not _is_hiccup(odds, counts, forward, float(links.back)):
+            doubtful += tests
+            continue
+        predicted += 1 - (1 - chance.hiccup) ** (counts[1 if forward else 3] - 1)
+        (twice if len(tests) > 1 else once).append(tests)
     too_often = fitted.hiccup > most_hiccups
     if too_often or len(twice) > predicted + CHANCE * math.sqrt(predicted) + 1:
         doubtful += [test for tests in (*twice, *(once if too_often else ())) for test in tests]
@@ -94,15 +93,14 @@ def _is_hiccup(odds: Odds, counts: Sequence[int], forward: bool, back: float) ->
 
 def never_good(matrix: Matrix, tests: Sequence[int], bad: Sequence[int]) -> tuple[int, ...]:
     """The result holds the bad tests whose cells had no good test yet."""
-    wrong, cells = set(bad), {matrix.ends[test] for test in tests}
-    good = {cell for test, cell in enumerate(matrix.ends) if cell in cells and test not in wrong}
-    return tuple(test for test in tests if matrix.ends[test] not in good)
+    wrong = set(bad)
+    never = {cell: wrong.issuperset(matrix.cells[cell]) for cell in {matrix.ends[test] for test in tests}}
+    return tuple(test for test in tests if never[matrix.ends[test]])
 
 
 def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
     """All tests of the cells to which these tests belong."""
-    cells = {matrix.ends[test] for test in tests}
-    return [test for test, cell in enumerate(matrix.ends if cells else ()) if cell in cells]
+    return sorted(test for cell in {matrix.ends[test] for test in tests} for test in matrix.cells[cell])
 
 
 def only_if_certain(

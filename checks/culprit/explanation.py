@@ -24,12 +24,11 @@ class Explanation:
         self.nodes = len(candidates.nodes)
         self.tests, self.bad = candidates.count(None), candidates.count(bad)
         self.left, self.left_bad = len(candidates.matrix.sources), len(bad)
-        self.owner: dict[int, int] = {}
+        self.owner: dict[Pair, int] = {}
         self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
         self._changed: set[int] = set()
         self._surplus: dict[int, float] = {}
-        self.bad_tests, self._bad = bad, set(bad)
-        self._tests_of: dict[int, Sequence[int]] = {}
+        self._cells_of: dict[int, Sequence[Pair]] = {}
         self._size = [self._tests_a_visit(candidate) for candidate in candidates.entries]
         self._choose(chance)
         self.fit(chance)
@@ -55,25 +54,25 @@ class Explanation:
         self._open = [False] * len(self._size)
         for at in self.possible:
             self._open[at] = True
-        for test in self._bad:
-            self._visit(test, self.candidates.involved(test), 1)
+        for cell in self.links.bad:
+            self._visit(cell, self.candidates.involved(cell), 1)
 
-    def _visit(self, test: int, candidates: Iterable[int], sign: int) -> None:
-        visit = self.links.visit[test]
-        for at in candidates:
-            if self._open[at]:
-                number = self._in_visit.get((at, visit), 0)
-                self._in_visit[at, visit] = number + sign
-                if number == 0 or number + sign == 0:
-                    self.visits[at] += sign
+    def _visit(self, cell: Pair, candidates: Iterable[int], sign: int) -> None:
+        """Adds the visits in which a cell was bad to those of its candidates (1), or takes them away (-1)."""
+        visits = self.links.bad[cell].values()
+        for key in ((at, visit) for at in candidates if self._open[at] for visit in visits):
+            number = self._in_visit.get(key, 0)
+            self._in_visit[key] = number + sign
+            if number == 0 or number + sign == 0:
+                self.visits[key[0]] += sign
 
     def fit(self, chance: Chance) -> None:
         """Uses other rates of hiccups and spells. What is blamed stays blamed."""
         self.odds = Odds(chance, self.nodes)
         self.found: dict[Pair, list[LinkFault]] = {}
-        self._shares: dict[Pair, list[tuple[int, float]]] = {}
+        self._shares: dict[Pair, tuple[Sequence[Pair], float]] = {}
         self._credit = [0.0] * len(self.candidates.entries)
-        self._relink(self.links.tests)
+        self._relink(self.links.cells)
         self._surplus.clear()
 
     def gain(self, at: int) -> Gain:
@@ -94,7 +93,7 @@ class Explanation:
 
         Returns the candidates whose surplus this may have changed; the set is valid until the next call.
         """
-        mine = [test for test in self.tests_of(at) if test not in self.owner]
+        mine = [cell for cell in self.cells_of(at) if cell not in self.owner]
         self.owner.update(dict.fromkeys(mine, at))
         self.blamed[at] = self._owned(mine)
         self._move(mine, -1)
@@ -104,25 +103,24 @@ class Explanation:
         """No longer blames a candidate. Its tests go to other blamed candidates that take part in them, or to none."""
         del self.blamed[at]
         free, heirs = [], set()
-        for test in self.tests_of(at):
-            if self.owner.get(test) != at:
+        for cell in self.cells_of(at):
+            if self.owner.get(cell) != at:
                 continue
-            heir = next((other for other in self.candidates.involved(test) if other in self.blamed), None)
+            heir = next((other for other in self.candidates.involved(cell) if other in self.blamed), None)
             if heir is None:
-                del self.owner[test]
-                free.append(test)
+                del self.owner[cell]
+                free.append(cell)
             else:
-                self.owner[test] = heir
+                self.owner[cell] = heir
                 heirs.add(heir)
         for heir in heirs:
-            self.blamed[heir] = self._owned(
-                [test for test in self.tests_of(heir) if self.owner.get(test) == heir]
-            )
+            self.blamed[heir] = self._owned([c for c in self.cells_of(heir) if self.owner.get(c) == heir])
         self._move(free, 1)
 
-    def _owned(self, tests: Sequence[int]) -> Counts:
-        bad = [test for test in tests if test in self._bad]
-        return [len(bad), len(tests), len({self.links.visit[test] for test in bad})]
+    def _owned(self, cells: Sequence[Pair]) -> Counts:
+        every = self.candidates.matrix.cells
+        visits = [visit for cell in cells for visit in self.links.bad.get(cell, {}).values()]
+        return [len(visits), sum(len(every[cell]) for cell in cells), len(set(visits))]
 
     def clear(self) -> None:
         """Blames no candidate."""
@@ -148,11 +146,11 @@ class Explanation:
 
     def chance(self) -> Chance:
         """The rates of hiccups and spells that follow from these tests."""
-        return Chance.fitted(*self.left_over(), *self.links.spells(self.found, self.owner), self.links.size)
+        return Chance.fitted(*self.left_over(), *self.links.spells(self.found), self.links.size)
 
     def score(self) -> float:
         """The log likelihood of all tests and of this number of culprits."""
-        total = by_chance(*self.left_over(), *self.links.spells(self.found, self.owner), self.links.size)
+        total = by_chance(*self.left_over(), *self.links.spells(self.found), self.links.size)
         for at, (bad, tests, visits) in self.blamed.items():
             entry = self.candidates.entries[at]
             total += prior(*entry.fault, self.nodes) + blamed(bad, tests, visits, self._size[at])
@@ -164,50 +162,50 @@ class Explanation:
 
     def pairs_of(self, at: int) -> set[Pair]:
         """The pairs with bad tests in which a candidate takes part."""
-        return {self.links.pair(test) for test in self.tests_of(at) if test in self._bad}
+        return {self.links.pair(cell) for cell in self.cells_of(at) if cell in self.links.bad}
 
-    def tests_of(self, at: int) -> Sequence[int]:
-        """All tests in which a candidate takes part."""
-        if at not in self._tests_of:
-            self._tests_of[at] = self.candidates.tests(at)
-        return self._tests_of[at]
+    def cells_of(self, at: int) -> Sequence[Pair]:
+        """All cells in which a candidate takes part."""
+        if at not in self._cells_of:
+            self._cells_of[at] = self.candidates.cells(at)
+        return self._cells_of[at]
 
-    def _move(self, tests: Sequence[int], sign: int) -> None:
-        """Assigns tests to chance and links (1), or takes them away (-1)."""
+    def _move(self, cells: Sequence[Pair], sign: int) -> None:
+        """Assigns cells to chance and links (1), or takes them away (-1)."""
         self._changed.clear()
-        for test in tests:
-            involved = self.candidates.involved(test)
+        for cell in cells:
+            involved = self.candidates.involved(cell)
             self._changed.update(involved)
+            every, bad = sign * len(self.candidates.matrix.cells[cell]), 0
+            if cell in self.links.bad:
+                bad = sign * len(self.links.bad[cell])
+                self._visit(cell, involved, sign)
             for at in involved:
-                self.tests[at] += sign
-            if test in self._bad:
-                self.left_bad += sign
-                for at in involved:
-                    self.bad[at] += sign
-                self._visit(test, involved, sign)
-        self.left += sign * len(tests)
-        self._relink({pair for test in tests if (pair := self.links.pair(test)) in self.links.tests})
+                self.tests[at] += every
+                self.bad[at] += bad
+            self.left += every
+            self.left_bad += bad
+        pairs = {pair for cell in cells if (pair := self.links.pair(cell)) in self.links.cells}
+        self.links.count(pairs, self.owner)
+        self._relink(pairs)
         for at in self._changed:
             self._surplus.pop(at, None)
 
     def _relink(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
             self.found.pop(pair, None)
-            for test, share in self._shares.pop(pair, ()):
-                self._changed.update(involved := self.candidates.involved(test))
-                for at in involved:
-                    self._credit[at] -= share
-            faults = self.links.pick(pair, self.odds, self.owner)
-            if faults:
-                self.found[pair] = faults
-                self._shares[pair] = self._shared(pair, sum(fault.gain.over_hiccups for fault in faults))
+            cells, share = self._shares.pop(pair, ((), 0.0))
+            self._give(cells, -share)
+            if faults := self.links.pick(pair, self.odds):
+                self.found[pair], bad = faults, self.links.bad
+                free = [cell for cell in self.links.cells[pair] if cell in bad and cell not in self.owner]
+                # What a candidate takes away from the links of the pair with each of their bad tests.
+                cells = [cell for cell in free for _ in bad[cell]]
+                self._shares[pair] = cells, sum(fault.gain.over_hiccups for fault in faults) / len(cells)
+                self._give(*self._shares[pair])
 
-    def _shared(self, pair: Pair, gain: float) -> list[tuple[int, float]]:
-        """What a candidate takes away from the links of a pair with each of their bad tests."""
-        tests = [test for test in self.links.bad_tests[pair] if test not in self.owner]
-        share = gain / len(tests)
-        for test in tests:
-            self._changed.update(involved := self.candidates.involved(test))
+    def _give(self, cells: Iterable[Pair], share: float) -> None:
+        for cell in cells:
+            self._changed.update(involved := self.candidates.involved(cell))
             for at in involved:
                 self._credit[at] += share
-        return [(test, share) for test in tests]

@@ -98,9 +98,12 @@ class Matrix:
     sizes: Sequence[int | None] = ()
 
     @cached_property
-    def cells(self) -> Mapping[tuple[int, int], int]:
-        """The number of tests of each cell (source, target)."""
-        return Counter(self.ends)
+    def cells(self) -> Mapping[tuple[int, int], Sequence[int]]:
+        """The tests of each cell (source, target), in order."""
+        tests = defaultdict[tuple[int, int], list[int]](list)
+        for test, cell in enumerate(self.ends):
+            tests[cell].append(test)
+        return dict(tests)
 
     @cached_property
     def ends(self) -> Sequence[tuple[int, int]]:

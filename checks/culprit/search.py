@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Chance
-from checks.culprit.links import LinkFault
+from checks.culprit.links import LinkFault, Links
 from checks.culprit.matrix import Direction, Entity, Matrix, RunnerUp, Suspect, link
 from checks.culprit.noise import Screened
 from checks.culprit.suspects import suspect_of
@@ -176,7 +176,7 @@ def _of_candidate(
         runner_up = _runner_up(candidates, rival.candidates, rival.links, 1 - probability)
     blames_nodes = entry.entity in (Entity.NODE, Entity.RANK) and not same
     is_named = chance <= 1 - SURE and probability >= (SURE if blames_nodes else LIKELY - 1e-9)
-    tests = explanation.tests_of(at)
+    tests = sorted(test for cell in explanation.cells_of(at) for test in matrix.cells[cell])
     identity = entry.entity, entry.subject, nodes, entry.direction
     suspect = suspect_of(matrix, screened, identity, tests, bad, probability)
     visits = len(tests) / explanation.size_of(at)
@@ -187,16 +187,11 @@ def _of_link(
     matrix: Matrix, screened: Screened, explanation: Explanation, fault: LinkFault, bad: set[int]
 ) -> WeighedSuspect:
     candidates = explanation.candidates
-    tests = [
-        test for test in explanation.links.tests[fault.ends] if _in_fault(matrix, explanation, fault, test)
-    ]
-    others = {
-        at
-        for test in tests
-        if test in bad
-        for at in candidates.involved(test)
-        if at not in explanation.blamed
-    }
+    links = explanation.links
+    cells = [cell for cell in links.cells[fault.ends] if _in_fault(links, fault, cell)]
+    tests = sorted(test for cell in cells for test in matrix.cells[cell])
+    involved = {at for cell in cells if cell in links.bad for at in candidates.involved(cell)}
+    others = involved.difference(explanation.blamed)
     best = max(others, key=lambda at: (explanation.surplus(at), -at), default=None)
     against = 0.0 if best is None else math.exp(min(0.0, explanation.surplus(best)))
     total = 1 + against + math.exp(-min(fault.gain.sure, 700.0))
@@ -226,12 +221,10 @@ def _names(candidates: Candidates, fault: LinkFault) -> tuple[str, tuple[str, ..
     return link(first.name, other.name), tuple(dict.fromkeys((first.node, other.node)))
 
 
-def _in_fault(matrix: Matrix, explanation: Explanation, fault: LinkFault, test: int) -> bool:
-    ends = matrix.ends[test]
-    if fault.rail is not None and ends not in (fault.rail, fault.rail[::-1]):
+def _in_fault(links: Links, fault: LinkFault, cell: tuple[int, int]) -> bool:
+    if fault.rail is not None and cell not in (fault.rail, fault.rail[::-1]):
         return False
-    forward = explanation.links.forward(test)
-    return fault.direction is Direction.BOTH or (fault.direction is Direction.OUT) == forward
+    return fault.direction is Direction.BOTH or (fault.direction is Direction.OUT) == links.forward(cell)
 
 
 def _sigmoid(odds: float) -> float:

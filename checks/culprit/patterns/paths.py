@@ -41,7 +41,8 @@ def slow_paths(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> Slow
     bad, node_of = set(screened.bad), matrix.node_of
     if matrix.span is Span.INSIDE or not bad:
         return None
-    tests, spoiled = matrix.cells, Counter(matrix.ends[test] for test in bad)
+    spoiled = Counter(matrix.ends[test] for test in bad)
+    tests = {cell: len(matrix.cells[cell]) for cell in spoiled}
     broken = _broken(matrix, screened, tolerance.floor, spoiled)
     spoiled = Counter({cell: some for cell, some in spoiled.items() if _pair(cell) not in broken})
     always = {cell for cell, some in spoiled.items() if tests[cell] >= ALWAYS and some == tests[cell]}
@@ -143,10 +144,9 @@ def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:
     """The cells that were bad in each of several tests, or in each of two if all cells have so many. They do not tell one time from
     another.
     """
-    tests = matrix.cells
-    least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(tests) else ALWAYS
+    least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(matrix.cells) else ALWAYS
     spoiled = Counter(matrix.ends[test] for test in wrong)
-    return {cell for cell, some in spoiled.items() if least <= some == tests[cell]}
+    return {cell for cell, some in spoiled.items() if least <= some == len(matrix.cells[cell])}
 
 
 def worst_parts(matrix: Matrix, bad: Collection[int]) -> set[int]:
