@@ -377,8 +377,9 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     times = Counter(pair_of(matrix, test) for test in doubtful)
     if not times:
         return ()
-    pairs, bad = {*times, *(pair[::-1] for pair in times)}, Counter(matrix.ends[test] for test in doubtful)
-    tests = Counter(cell for cell in matrix.ends if cell in pairs)
+    bad = Counter(matrix.ends[test] for test in doubtful)
+    cells = (cell for pair in times for cell in (pair, pair[::-1]))
+    tests = {cell: len(matrix.cells.get(cell, ())) for cell in cells}
     a_part = 2 * len(times) / max(1, len(matrix.endpoints))
     most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.endpoints) // 4)
     unseen = {pair for pair in times if any(0 < bad[cell] == tests[cell] for cell in (pair, pair[::-1]))}

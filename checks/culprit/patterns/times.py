@@ -106,6 +106,7 @@ class Times:
     part_time: list[PartTime] = field(default_factory=list)
     unsure: bool = False
     sweep: Sequence[int] = ()
+    _series: dict[int, list[Visit]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         matrix = self.matrix
@@ -114,7 +115,7 @@ class Times:
         self.sweep = sorted(
             {at for at, is_first in zip(matrix.rounds, matrix.swept, strict=True) if is_first}
         )
-        visits = self._visits(())
+        visits = self._series = self._visits()
         if not visits:
             return
         shares = {node: _share(series) for node, series in visits.items()}
@@ -145,16 +146,16 @@ class Times:
 
     def _usual(self, visits: Mapping[int, Sequence[Visit]]) -> float:
         """The share of bad tests of the usual round."""
-        of_round: dict[int, list[Visit]] = {}
+        of_round: dict[int, list[float]] = {}
         for series in visits.values():
-            for visit in series:
-                of_round.setdefault(visit.at, []).append(visit)
-        return median(map(_share, of_round.values())) if of_round else 0.0
+            for at, _, bad, tests in series:
+                sums = of_round.setdefault(at, [0.0, 0.0])
+                sums[0] += bad
+                sums[1] += tests
+        return median(bad / tests for bad, tests in of_round.values())
 
-    def _visits(self, left_out: Collection[int]) -> dict[int, list[Visit]]:
-        """The visits of each node by time, without nodes that are `left_out`, and without cells that are bad in each test:
-        they do not tell one time from another.
-        """
+    def _visits(self) -> dict[int, list[Visit]]:
+        """The visits of each node by time, without cells that are bad in each test: they do not tell one time from another."""
         matrix, (visit_of, tests) = self.matrix, self._pairs
         always, weight = always_bad(matrix, self.bad), 1 / max(1, len({end.rail for end in matrix.endpoints}))
         spoiled, ignored = Counter[tuple[int, int, int]](), Counter[tuple[int, int, int]]()
@@ -164,8 +165,7 @@ class Times:
         visits: dict[int, list[Visit]] = {}
         for key, every in tests:
             at, a, b = key
-            used = weight * (every - ignored.get(key, 0))
-            if used and a not in left_out and b not in left_out:
+            if used := weight * (every - ignored.get(key, 0)):
                 bad = weight * spoiled.get(key, 0)
                 visits.setdefault(a, []).append(Visit(at, b, bad, used))
                 visits.setdefault(b, []).append(Visit(at, a, bad, used))
@@ -174,10 +174,11 @@ class Times:
     @cached_property
     def _pairs(self) -> tuple[list[tuple[int, int, int]], list[tuple[tuple[int, int, int], int]]]:
         """The round and the nodes of each test, the lower number first, and how many tests have the same, in the order of time."""
-        matrix, node_of = self.matrix, self.matrix.node_of
-        ends = zip(matrix.rounds, matrix.sources, matrix.targets, strict=True)
-        nodes = [(at, node_of[source], node_of[target]) for at, source, target in ends]
-        visit_of = [(at, a, b) if a < b else (at, b, a) for at, a, b in nodes]
+        nodes = (
+            map(self.matrix.node_of.__getitem__, ends) for ends in (self.matrix.sources, self.matrix.targets)
+        )
+        tests = zip(self.matrix.rounds, *nodes, strict=True)
+        visit_of = [(at, a, b) if a < b else (at, b, a) for at, a, b in tests]
         return visit_of, sorted(Counter(visit_of).items())
 
     def _rounds(self, first: int, last: int) -> int:
@@ -191,11 +192,8 @@ class Times:
         """Explains the bad tests of this time by congestion. Returns whether so many nodes share them that it is congestion."""
         matrix, (first, last), touched = self.matrix, _ends(crowd), set(_nodes(crowd))
         names = dict(zip(matrix.node_of, matrix.endpoints, strict=True))
-        then = {
-            test: (self.matrix.node_of[matrix.sources[test]], self.matrix.node_of[matrix.targets[test]])
-            for test in sorted(self.bad - self.excused)
-            if first - MARGIN <= matrix.rounds[test] <= last + MARGIN
-        }
+        bad = ((test, self._pairs[0][test]) for test in sorted(self.bad - self.excused))
+        then = {test: (a, b) for test, (at, a, b) in bad if first - MARGIN <= at <= last + MARGIN}
         shared = [ends for ends in then.values() if touched.intersection(ends)]
         theirs = sorted(node for node, _ in fewest_ends(shared))
         if len(theirs) < max(TOGETHER_OF_FEW, min(TOGETHER, len(names) // 2)):
@@ -218,25 +216,17 @@ class Times:
                 of_node.setdefault(spell.node, []).append(spell)
         lonely = {group[0].node for group in apart if len(_nodes(group)) == 1}
         left = [test for test in self.bad - self.excused if self.matrix.swept[test]]
-        ends = [
-            {self.matrix.node_of[self.matrix.sources[test]], self.matrix.node_of[self.matrix.targets[test]]}
-            for test in left
-        ]
+        ends = [self._pairs[0][test][1:] for test in left]
         often = Counter(node for pair in ends if steady.isdisjoint(pair) for node in pair)
         together = TOGETHER if nodes >= FEW_NODES else TOGETHER_OF_FEW
         others = sorted(often.values(), reverse=True)[together - 1 : together] or [0]
         for node, spells in of_node.items():
             odds = sum(entry.odds for entry in spells) - math.log(nodes * rounds) + PRIOR
             is_alone = (len(spells) > 1 or node in lonely) and others[0] <= NEAR * often[node]
-            if (
-                is_alone
-                and odds > SURE_ODDS
-                and sum(entry.steady for entry in spells) > least
-                and node not in steady
-            ):
-                self.part_time.append(
-                    PartTime(node, odds, len(spells) == 1 and self._is_short(*_ends(spells)))
-                )
+            is_fault = odds > SURE_ODDS and sum(entry.steady for entry in spells) > least
+            if is_alone and is_fault and node not in steady:
+                is_short = len(spells) == 1 and self._is_short(*_ends(spells))
+                self.part_time.append(PartTime(node, odds, is_short))
 
     def tests_of(self, nodes: Collection[int]) -> list[int]:
         """The tests of these nodes."""
@@ -262,10 +252,17 @@ class Times:
             return
         others = {node for suspect in suspects if suspect.kind is not Entity.LINK for node in suspect.nodes}
         blamed = {node for end, node in zip(matrix.endpoints, node_of, strict=True) if end.node in others}
-        sweep, self.bad = set(self.sweep), set(screened.bad)
+        sweep = set(self.sweep)
+        if self.bad != set(screened.bad):
+            self.bad = set(screened.bad)
+            self._series = self._visits()
         while True:
-            visits = {node: [v for v in own if v.at in sweep] for node, own in self._visits(blamed).items()}
-            sums = {node: sum(v.bad / v.tests for v in own) for node, own in visits.items()}
+            visits = {
+                node: [v for v in own if v.at in sweep and v.partner not in blamed]
+                for node, own in self._series.items()
+                if node not in blamed and any(v.partner not in blamed for v in own)
+            }
+            sums = {node: sum(v.bad / v.tests for v in own if v.bad) for node, own in visits.items()}
             order = sorted(sums, key=lambda number: (-sums[number], number))
             few = TOGETHER_OF_FEW if len(order) < FEW_NODES else TOGETHER
             if len(order) < few or sums[order[few - 1]] > NEAR * sums[order[0]] or sums[order[0]] < LEAST_BAD:
