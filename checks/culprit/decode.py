@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from operator import eq
+from typing import Any
 
 from checks.culprit import doubt
 from checks.culprit.candidates import Candidates
@@ -342,13 +343,11 @@ def _without_loops(matrix: Matrix) -> list[int] | None:
 
 
 def _only(matrix: Matrix, tests: list[int]) -> Matrix:
-    columns = [[column[test] for test in tests] for column in (matrix.sources, matrix.targets)]
-    rounds = [matrix.rounds[test] for test in tests] if matrix.rounds else ()
-    moments = [matrix.moments[test] for test in tests] if matrix.moments else ()
-    values = [matrix.values[test] for test in tests]
-    return replace(
-        matrix, sources=columns[0], targets=columns[1], values=values, rounds=rounds, moments=moments
-    )
+    names = ("sources", "targets", "values", "rounds", "moments")
+    left: Any = {
+        name: [column[test] for test in tests] for name in names if (column := getattr(matrix, name))
+    }
+    return replace(matrix, **left)
 
 
 def _renumbered(decoded: Decoded, originals: list[int]) -> Decoded:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Odds, passed
-from checks.culprit.matrix import Direction, Entity, Matrix, Span
+from checks.culprit.matrix import Direction, Entity, Matrix, Span, tallied
 from checks.culprit.patterns.sweeps import CHANCE, is_uneven
 from checks.culprit.search import WeighedSuspect
 
@@ -156,33 +156,24 @@ def _rail(matrix: Matrix, weighed: WeighedSuspect) -> int | None:
 
 def _crowded(matrix: Matrix, tests: Sequence[int], spoiled: Collection[int]) -> frozenset[int]:
     """The rounds in, before or after which many of the visits were bad: of the `tests` of several pairs, many are `spoiled`."""
-    counts: dict[int, dict[tuple[int, int], list[int]]] = {}
-    ends = _ends(matrix)
-    for test in tests:
-        first, other = ends[matrix.sources[test]], ends[matrix.targets[test]]
-        pair = (first, other) if first < other else (other, first)
-        count = counts.setdefault(matrix.rounds[test], {}).setdefault(pair, [0, 0])
-        count[0] += test in spoiled
-        count[1] += 1
-    bad = {
-        at: {pair for pair, (some, every) in visits.items() if some >= BAD_VISIT * every}
-        for at, visits in counts.items()
-    }
-    order, crowded = sorted(counts), set[int]()
-    for index, at in enumerate(order):
-        around = order[max(0, index - AROUND) : index + AROUND + 1]
-        near = [turn for turn in around if abs(turn - at) <= AROUND]
-        pairs = {pair for turn in near for pair in bad[turn]}
-        if len(pairs) >= SEVERAL and len(pairs) >= CROWDED * sum(len(counts[turn]) for turn in near):
+    # The end of a visit is a node, or a part inside of nodes.
+    ends = range(len(matrix.endpoints)) if matrix.span is Span.INSIDE else matrix.node_of
+    met = ((test, ends[matrix.sources[test]], ends[matrix.targets[test]]) for test in tests)
+    visits = tallied(
+        ((matrix.rounds[test], min(first, other), max(first, other)), test in spoiled)
+        for test, first, other in met
+    )
+    every, bad = Counter(at for at, *_ in visits), dict[int, set[tuple[int, int]]]()
+    for (at, *pair), (some, whole) in visits.items():
+        if some >= BAD_VISIT * whole:
+            bad.setdefault(at, set()).add((pair[0], pair[1]))
+    crowded = set[int]()
+    for at in every:
+        near = range(at - AROUND, at + AROUND + 1)
+        pairs = set[tuple[int, int]]().union(*(bad.get(turn, ()) for turn in near))
+        if len(pairs) >= SEVERAL and len(pairs) >= CROWDED * sum(every[turn] for turn in near):
             crowded.add(at)
     return frozenset(crowded)
-
-
-def _ends(matrix: Matrix) -> Sequence[int]:
-    """The end of a visit to which each part belongs: its node, or the part itself inside of nodes."""
-    if matrix.span is Span.INSIDE:
-        return list(range(len(matrix.endpoints)))
-    return matrix.node_of
 
 
 def _only_if_distinct(
@@ -223,11 +214,8 @@ def _is_congested_switch(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[
     ):
         return False
     wrong = set(bad)
-    tests = Counter(matrix.rounds[test] for test in weighed.tests)
-    spoiled = Counter(matrix.rounds[test] for test in weighed.tests if test in wrong)
-    if not spoiled or len(tests) < 2:
-        return True
-    return is_uneven([[(spoiled[at], size) for at, size in tests.items()]])
+    counts = tallied((matrix.rounds[test], test in wrong) for test in weighed.tests).values()
+    return len(counts) < 2 or not any(bad for bad, _ in counts) or is_uneven([counts])
 
 
 def _is_rare(weighed: WeighedSuspect, node: str) -> bool:
@@ -255,12 +243,9 @@ def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowd
         return True
     if matrix.rounds:
         crowded = crowds.get(None, frozenset()) | crowds.get(_rail(matrix, weighed), frozenset())
-        every, some = (Counter(matrix.rounds[test] for test in tests) for tests in (weighed.tests, mine))
-        mine = [
-            test
-            for test in mine
-            if (at := matrix.rounds[test]) not in crowded and some[at] >= BAD_VISIT * every[at]
-        ]
+        counts = tallied((matrix.rounds[test], test in wrong) for test in weighed.tests)
+        bad_rounds = {at for at, (some, every) in counts.items() if some >= BAD_VISIT * every} - crowded
+        mine = [test for test in mine if matrix.rounds[test] in bad_rounds]
     return len(list(_by_moment(matrix, mine))) < LEAST_MOMENTS or weighed.suspect.probability < SURE_LINK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence, Set
+from functools import cache
 
 from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.likelihood import Chance, Gain, Odds, blamed, by_chance, prior
@@ -26,10 +27,11 @@ class Explanation:
         self.left, self.left_bad = len(candidates.matrix.sources), len(bad)
         self.owner: dict[Pair, int] = {}
         self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
+        self._spoiled: dict[int, set[int]] = {}  # these visits
         self._changed: set[int] = set()
         self._surplus: dict[int, float] = {}
-        self._cells_of: dict[int, Sequence[Pair]] = {}
-        self._size = [self._tests_a_visit(candidate) for candidate in candidates.entries]
+        self.cells_of = cache(candidates.cells)
+        self.sizes = [self._tests_a_visit(candidate) for candidate in candidates.entries]
         self._choose(chance)
         self.fit(chance)
 
@@ -41,26 +43,23 @@ class Explanation:
     def _choose(self, chance: Chance) -> None:
         """The candidates that could be to blame at all, with the visits in which each had bad tests."""
         self.odds = Odds(chance, self.nodes)
-        self.visits = [0] * len(self._size)
+        self.visits = [0] * len(self.sizes)
         self._in_visit: dict[tuple[int, int], int] = {}
         self.possible = []
         for at, entry in enumerate(self.candidates.entries):
-            bad, tests, size = self.bad[at], self.tests[at], self._size[at]
+            bad, tests, size = self.bad[at], self.tests[at], self.sizes[at]
             fewest, most = max(1, math.ceil(bad / size)), min(bad, int(tests / size))
             gains = (self.odds.gain(*entry.fault, bad, tests, visits, size).sure for visits in (fewest, most))
-            best = max(gains) if bad else 0.0
-            if bad and best > HOPELESS:
+            if bad and max(gains) > HOPELESS:
                 self.possible.append(at)
-        self._open = [False] * len(self._size)
-        for at in self.possible:
-            self._open[at] = True
+        self._open = set(self.possible)
         for cell in self.links.bad:
             self._visit(cell, self.candidates.involved(cell), 1)
 
     def _visit(self, cell: Pair, candidates: Iterable[int], sign: int) -> None:
         """Adds the visits in which a cell was bad to those of its candidates (1), or takes them away (-1)."""
         visits = self.links.bad[cell].values()
-        for key in ((at, visit) for at in candidates if self._open[at] for visit in visits):
+        for key in ((at, visit) for at in candidates if at in self._open for visit in visits):
             number = self._in_visit.get(key, 0)
             self._in_visit[key] = number + sign
             if number == 0 or number + sign == 0:
@@ -78,7 +77,7 @@ class Explanation:
     def gain(self, at: int) -> Gain:
         """The gain in log odds from blaming this candidate for its tests that have no owner."""
         entry = self.candidates.entries[at]
-        return self.odds.gain(*entry.fault, self.bad[at], self.tests[at], self.visits[at], self._size[at])
+        return self.odds.gain(*entry.fault, self.bad[at], self.tests[at], self.visits[at], self.sizes[at])
 
     def surplus(self, at: int) -> float:
         """The gain compared with chance, or with links that would explain its tests; the smaller of the two."""
@@ -94,15 +93,14 @@ class Explanation:
         Returns the candidates whose surplus this may have changed; the set is valid until the next call.
         """
         mine = [cell for cell in self.cells_of(at) if cell not in self.owner]
-        self.owner.update(dict.fromkeys(mine, at))
-        self.blamed[at] = self._owned(mine)
+        self._own(at, mine)
         self._move(mine, -1)
         return self._changed
 
     def acquit(self, at: int) -> None:
         """No longer blames a candidate. Its tests go to other blamed candidates that take part in them, or to none."""
-        del self.blamed[at]
-        free, heirs = [], set()
+        del self.blamed[at], self._spoiled[at]
+        free, left = list[Pair](), dict[int, list[Pair]]()
         for cell in self.cells_of(at):
             if self.owner.get(cell) != at:
                 continue
@@ -111,31 +109,26 @@ class Explanation:
                 del self.owner[cell]
                 free.append(cell)
             else:
-                self.owner[cell] = heir
-                heirs.add(heir)
-        for heir in heirs:
-            self.blamed[heir] = self._owned([c for c in self.cells_of(heir) if self.owner.get(c) == heir])
+                left.setdefault(heir, []).append(cell)
+        for heir, cells in left.items():
+            self._own(heir, cells)
         self._move(free, 1)
 
-    def _owned(self, cells: Sequence[Pair]) -> Counts:
-        every = self.candidates.matrix.cells
+    def _own(self, at: int, cells: Sequence[Pair]) -> None:
+        """Makes a blamed candidate the owner of these cells as well."""
+        self.owner.update(dict.fromkeys(cells, at))
+        every, counts = self.candidates.matrix.cells, self.blamed.setdefault(at, [0, 0, 0])
         visits = [visit for cell in cells for visit in self.links.bad.get(cell, {}).values()]
-        return [len(visits), sum(len(every[cell]) for cell in cells), len(set(visits))]
-
-    def clear(self) -> None:
-        """Blames no candidate."""
-        for at in list(self.blamed):
-            self.acquit(at)
+        spoiled = self._spoiled.setdefault(at, set())
+        spoiled.update(visits)
+        counts[0] += len(visits)
+        counts[1] += sum(len(every[cell]) for cell in cells)
+        counts[2] = len(spoiled)
 
     def gain_of(self, at: int) -> float:
         """The gain, compared with chance, from blaming a blamed candidate for its own tests."""
-        candidate = self.candidates.entries[at]
         bad, tests, visits = self.blamed[at]
-        return self.odds.gain(candidate.entity, candidate.direction, bad, tests, visits, self._size[at]).sure
-
-    def size_of(self, at: int) -> float:
-        """In how many tests of a visit a candidate takes part."""
-        return self._size[at]
+        return self.odds.gain(*self.candidates.entries[at].fault, bad, tests, visits, self.sizes[at]).sure
 
     def left_over(self) -> tuple[int, int]:
         """The numbers of bad tests and of tests that neither a candidate nor a link owns."""
@@ -153,7 +146,7 @@ class Explanation:
         total = by_chance(*self.left_over(), *self.links.spells(self.found), self.links.size)
         for at, (bad, tests, visits) in self.blamed.items():
             entry = self.candidates.entries[at]
-            total += prior(*entry.fault, self.nodes) + blamed(bad, tests, visits, self._size[at])
+            total += prior(*entry.fault, self.nodes) + blamed(bad, tests, visits, self.sizes[at])
         for faults in self.found.values():
             for fault in faults:
                 counts = fault.bad, fault.tests, fault.visits, fault.size
@@ -163,12 +156,6 @@ class Explanation:
     def pairs_of(self, at: int) -> set[Pair]:
         """The pairs with bad tests in which a candidate takes part."""
         return {self.links.pair(cell) for cell in self.cells_of(at) if cell in self.links.bad}
-
-    def cells_of(self, at: int) -> Sequence[Pair]:
-        """All cells in which a candidate takes part."""
-        if at not in self._cells_of:
-            self._cells_of[at] = self.candidates.cells(at)
-        return self._cells_of[at]
 
     def _move(self, cells: Sequence[Pair], sign: int) -> None:
         """Assigns cells to chance and links (1), or takes them away (-1)."""

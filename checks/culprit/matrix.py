@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import count
+from typing import TypeVar
 
 from checks.model import LINK
 
 # Judgement: if so many of all cells were measured a second time, they were not chosen for being bad. A node that stopped answering
 # takes a quarter of eight nodes' cells with it; and if more cells than these are bad, the fabric is.
 NEARLY_ALL = 0.7
+Key = TypeVar("Key")
 
 
 class Better(str, Enum):
@@ -287,6 +289,16 @@ class Decoded:
     many_slower: float | None = None
     unexplained: tuple[int, ...] = ()
     cost: float = 0.0
+
+
+def tallied(tests: Iterable[tuple[Key, bool]]) -> dict[Key, list[int]]:
+    """For each key how many of its tests are bad, and how many there are; `tests` are keys, each with whether a test is bad."""
+    counts: dict[Key, list[int]] = {}
+    for key, is_bad in tests:
+        count = counts.setdefault(key, [0, 0])
+        count[0] += is_bad
+        count[1] += 1
+    return counts
 
 
 def link(first: str, second: str) -> str:

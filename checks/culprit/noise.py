@@ -67,11 +67,10 @@ def _bad(matrix: Matrix, tests: Sequence[int], line: float | None) -> list[int]:
     values = matrix.values
     if line is None:
         return [test for test in tests if (value := values[test]) is None or value != value]
-    column = values if isinstance(tests, range) else [values[test] for test in tests]
     # The test is for "not good" instead of "bad", so that NaN is not good.
     if matrix.better is Better.HIGHER:
-        return [test for test, value in zip(tests, column, strict=True) if value is None or not value >= line]
-    return [test for test, value in zip(tests, column, strict=True) if value is None or not value <= line]
+        return [test for test in tests if (value := values[test]) is None or not value >= line]
+    return [test for test in tests if (value := values[test]) is None or not value <= line]
 
 
 def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> NoiseLevel:
@@ -87,15 +86,11 @@ def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> NoiseL
     usual = good[len(good) // 2]
     scatter = sorted([abs(log(merit / usual)) for merit in good])
     spread = MAD_TO_SIGMA * scatter[len(scatter) // 2]
-    line = tolerance.ratio * usual
+    lines = [tolerance.ratio * usual, tolerance.floor]
     if matrix.better is Better.HIGHER:
-        return NoiseLevel(
-            usual, spread, line if tolerance.floor is None else max(line, tolerance.floor), of_cell
-        )
-    line = 1 / line
-    return NoiseLevel(
-        1 / usual, spread, line if tolerance.floor is None else min(line, tolerance.floor), of_cell
-    )
+        return NoiseLevel(usual, spread, max(line for line in lines if line is not None), of_cell)
+    lines[0] = 1 / (tolerance.ratio * usual)
+    return NoiseLevel(1 / usual, spread, min(line for line in lines if line is not None), of_cell)
 
 
 def _held_to_best(

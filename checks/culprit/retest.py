@@ -84,18 +84,11 @@ class Note:
 
 def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
     """A rank's note as text."""
-    records = [
-        [
-            t.peer,
-            short(t.bandwidth_gbps),
-            short(t.slowest_us),
-            t.ending.outcome.value,
-            t.in_round,
-            round(t.began_s, 3),
-            lost_percent(t.retransmits, t.data_segments, t.needless_retransmits),
-        ]
-        for t in tests
-    ]
+    records = []
+    for t in tests:
+        lost = lost_percent(t.retransmits, t.data_segments, t.needless_retransmits)
+        numbers = (t.peer, short(t.bandwidth_gbps), short(t.slowest_us), t.ending.outcome.value)
+        records.append([*numbers, t.in_round, round(t.began_s, 3), lost])
     return json.dumps([able, hung, records])
 
 
@@ -188,30 +181,17 @@ def _decoded(
     for test in tests:
         is_inside = test.source // ranks_per_node == test.target // ranks_per_node
         of_span[Span.INSIDE if is_inside else Span.BETWEEN].append(test)
-    for span, cells in of_span.items():
-        values = [test.bandwidth_gbps for test in cells]
-        yield from _decoded_matrix(
-            ("bandwidth", "GB/s", Better.HIGHER, span, endpoints), cells, values, bounds.tolerance(span)
-        )
     counted = [test for test in of_span[Span.BETWEEN] if test.lost_percent is not None]
-    lost = [max(NOTHING_LOST, test.lost_percent or 0.0) for test in counted]
-    yield from _decoded_matrix(
-        ("segments lost", "%", Better.LOWER, Span.BETWEEN, endpoints), counted, lost, bounds.lost
-    )
-
-
-def _decoded_matrix(
-    labels: tuple[str, str, Better, Span, tuple[Endpoint, ...]],
-    cells: Sequence[RetestEntry],
-    values: Sequence[float | None],
-    tolerance: Tolerance,
-) -> Iterator[tuple[Matrix, Decoded]]:
-    """The matrix of these values, if there is one, and what is decoded from it."""
-    if cells:
+    rate, loss = ("bandwidth", "GB/s", Better.HIGHER), ("segments lost", "%", Better.LOWER)
+    cases = [(rate, span, cells, bounds.tolerance(span)) for span, cells in of_span.items()]
+    for kind, span, cells, tolerance in (*cases, (loss, Span.BETWEEN, counted, bounds.lost)):
         sources, targets = [test.source for test in cells], [test.target for test in cells]
         rounds, moments = [test.in_round for test in cells], [test.began_s for test in cells]
-        matrix = Matrix(*labels, sources, targets, values, rounds, moments)
-        yield matrix, decode(matrix, tolerance)
+        lost = [max(NOTHING_LOST, test.lost_percent or 0.0) for test in cells]
+        values = lost if kind is loss else [test.bandwidth_gbps for test in cells]
+        if cells:
+            matrix = Matrix(*kind, span, endpoints, sources, targets, values, rounds, moments)
+            yield matrix, decode(matrix, tolerance)
 
 
 def _endpoint(rank: int, ranks_per_node: int) -> Endpoint:

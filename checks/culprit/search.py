@@ -44,7 +44,8 @@ def search(explanation: Explanation) -> dict[int, Rival]:
     """
     best = max((_settle(explanation, start) for start in STARTS), key=lambda result: result[0])
     if list(explanation.blamed) != best[2]:
-        explanation.clear()
+        for at in list(explanation.blamed):
+            explanation.acquit(at)
         for at in best[2]:
             explanation.blame(at)
     explanation.fit(best[1])
@@ -179,7 +180,7 @@ def _of_candidate(
     tests = sorted(test for cell in explanation.cells_of(at) for test in matrix.cells[cell])
     identity = entry.entity, entry.subject, nodes, entry.direction
     suspect = suspect_of(matrix, screened, identity, tests, bad, probability)
-    visits = len(tests) / explanation.size_of(at)
+    visits = len(tests) / explanation.sizes[at]
     return WeighedSuspect(replace(suspect, runner_up=runner_up), tests, visits, is_named)
 
 

@@ -14,20 +14,8 @@ DIGITS = 5
 # A test that lost nothing counts as this many percent, so that there can be a ratio to it.
 NOTHING_LOST = 0.001
 # What a row must have of its tests; it also has cpu_wait, and where TCP is counted TCP_METRICS.
-METRICS = (
-    "peers",
-    "results",
-    "failures",
-    "bandwidth_gbps",
-    "message_bytes",
-    "latency_us",
-    "slowest_us",
-    "wrong_elements",
-    "in_round",
-    "began_s",
-    "rounds",
-    "rounds_left_out",
-)
+MEASURED = ("bandwidth_gbps", "message_bytes", "latency_us", "slowest_us", "wrong_elements", "in_round")
+METRICS = ("peers", "results", "failures", *MEASURED, "began_s", "rounds", "rounds_left_out")
 # What a host counts of its TCP segments during a test.
 TCP_METRICS = ("retransmits", "data_segments", "needless_retransmits")
 
@@ -87,24 +75,21 @@ class Trial:
 
 def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: bool) -> dict[str, Value]:
     """The row's metrics. The entries of a list are in the order of the tests."""
-    values: dict[str, Value] = {
+    measured = MEASURED + (TCP_METRICS if with_segments else ())
+    return {
         "peers": tuple(test.peer for test in tests),
         "results": tuple(test.ending.outcome.value for test in tests),
         "failures": tuple(test.ending.message for test in tests),
-        "bandwidth_gbps": tuple(short(test.bandwidth_gbps) for test in tests),
-        "message_bytes": tuple(test.message_bytes for test in tests),
-        "latency_us": tuple(short(test.latency_us) for test in tests),
-        "slowest_us": tuple(short(test.slowest_us) for test in tests),
-        "wrong_elements": tuple(test.wrong_elements for test in tests),
-        "in_round": tuple(test.in_round for test in tests),
+        **{name: tuple(_shown(getattr(test, name)) for test in tests) for name in measured},
         "began_s": tuple(round(test.began_s, 3) for test in tests),
         "cpu_wait": tuple(round(test.cpu_wait, 2) for test in tests),
         "rounds": done,
         "rounds_left_out": left_out,
     }
-    if not with_segments:
-        return values
-    return {**values, **{name: tuple(getattr(test, name) for test in tests) for name in TCP_METRICS}}
+
+
+def _shown(value: float | None) -> float | None:
+    return short(value) if isinstance(value, float) else value
 
 
 def short(value: float | None) -> float | None:

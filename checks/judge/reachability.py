@@ -75,7 +75,7 @@ def _incomplete(
     ranks, nodes = {node.name: node.rank for node in report.nodes}, report.declared.nodes
     for record in records:
         peers, rank = _peers(record), ranks.get(record.subject, 0)
-        looked_at = neighbours(rank, nodes) if check == PAIRS else _others(rank, nodes)
+        looked_at = neighbours(rank, nodes) if check == PAIRS else [*range(rank), *range(rank + 1, nodes)]
         missing = sorted({names[peer] for peer in looked_at if peer in names} - {*peers, record.subject})
         if missing:
             yield _evidence(check, record.subject, f"its observation does not cover {listed_names(missing)}")
@@ -85,10 +85,6 @@ def _incomplete(
             yield _evidence(check, record.subject, "its lists do not have one entry per peer")
 
 
-def _others(rank: int, nodes: int) -> Sequence[int]:
-    return [other for other in range(nodes) if other != rank]
-
-
 def judge_reachability(
     records: Sequence[Observation], alive: set[str], first: str, max_unfit_fraction: float
 ) -> Iterator[Finding]:
@@ -96,7 +92,7 @@ def judge_reachability(
     heard = {record.subject for record in records}
     reasons: dict[Cell, str] = {}
     for record in records:
-        reasons.update({(record.subject, peer): reason for peer, reason in _texts(record, "failures")})
+        reasons.update({(record.subject, peer): str(why) for peer, why in _by_peer(record, "failures")})
     down = {cell for cell, reason in reasons.items() if reason != "ok"}
     towards: dict[str, list[Cell]] = {}
     for cell in down:
@@ -104,7 +100,9 @@ def judge_reachability(
     for peer in sorted(towards.keys() - (heard & alive)):
         yield _evidence(REACHABILITY, peer, f"did not answer: {_reasons(reasons, towards[peer])}")
     down = {cell for cell in down if cell[1] in heard and cell[1] in alive}
-    refused = {cell for record in records for cell in _refused(record)} & down
+    refused = {
+        (r.subject, peer) for r in records for peer, is_refused in _by_peer(r, REFUSED) if is_refused
+    } & down
     for peer in sorted({b for _, b in refused}):
         yield _evidence(REACHABILITY, peer, "did not start its responder in time (connection refused)")
     yield from _unreached(down - refused, set(reasons), reasons, max_unfit_fraction)
@@ -113,16 +111,7 @@ def judge_reachability(
         if met != "ok" and first in heard and reasons.get((record.subject, first), "ok") == "ok":
             message = f"reaches {first}, but not its rendezvous port: {met}"
             remedy = "Free the port, or open it in the firewall or security group."
-            yield Finding(
-                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, record.subject, message, record.evidence, remedy,
-                is_predicate=True,
-            )  # fmt: skip
-
-
-def _refused(record: Observation) -> Iterator[Cell]:
-    """The peers that refused the connection because nothing listened on the port."""
-    cells = zip(_peers(record), list_of(record, REFUSED), strict=False)
-    return ((record.subject, peer) for peer, is_refused in cells if is_refused)
+            yield _fail(Cause.CONFIGURATION, REACHABILITY, record.subject, message, remedy, record.evidence)
 
 
 def _unreached(
@@ -133,35 +122,29 @@ def _unreached(
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         note = f"{len(hosts)} of {len(nodes)} nodes are unreachable from most others: suspect the network, not a single node"
         remedy = "Check routes, firewall and security group (it must allow all traffic to and from itself)."
-        text = _cells_text(sorted(down), reasons)
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, note, text, remedy)
+        yield _fail(Cause.CONFIGURATION, REACHABILITY, CLUSTER, note, remedy, _lines(down, reasons))
         return
     for host in hosts:
-        mine = sorted(of_host[host])
+        mine = of_host[host]
         direction = _direction(host, mine)
         note = f"has no connections {direction.value} its peers ({_reasons(reasons, mine)}), while the other nodes reach each other"
         cause = Cause.HARDWARE if direction is FaultDirection.BOTH else Cause.CONFIGURATION
-        yield Finding(
-            Level.FAIL, cause, REACHABILITY, host, note, _cells_text(mine, reasons),
-            "Check this node's cable, NIC and switch port, and its firewall or security group.",
-            is_predicate=True,
-        )  # fmt: skip
+        remedy = "Check this node's cable, NIC and switch port, and its firewall or security group."
+        yield _fail(cause, REACHABILITY, host, note, remedy, _lines(mine, reasons))
     if len(links) > max(MOST_LINKS, len(nodes)):
         note = f"{len(links)} pairs of {len(nodes)} nodes do not reach each other, and no single node explains it: suspect the network"
-        text = _cells_text(sorted(cell for link in links for cell in of_link[link]), reasons)
+        text = _lines({cell for link in links for cell in of_link[link]}, reasons)
         remedy = "Check switches, routes, firewall and security group; the evidence names the pairs."
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, REACHABILITY, CLUSTER, note, text, remedy)
+        yield _fail(Cause.CONFIGURATION, REACHABILITY, CLUSTER, note, remedy, text)
         return
     for link in sorted(links):
-        a, b = link
         note = f"does not work: {_reasons(reasons, of_link[link])}, although both run"
         remedy = (
             "Check the path between the two: switch, route, firewall or security group (both directions)."
         )
         # If one direction works, the cable works: the reason is a filter, or a node that started late.
-        both = (a, b) in down and (b, a) in down
-        cause = Cause.HARDWARE if both else Cause.CONFIGURATION
-        yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", note, "", remedy, is_predicate=True)
+        cause = Cause.HARDWARE if {link, link[::-1]} <= down else Cause.CONFIGURATION
+        yield _fail(cause, REACHABILITY, LINK.join(link), note, remedy)
 
 
 def judge_pairs(
@@ -170,9 +153,9 @@ def judge_pairs(
     """Which host or link is slow: below `floor_gbps` (10^9 bytes/s) or below `slow_ratio` of the upper quartile."""
     speed: dict[Cell, float] = {}
     for item in records:
-        for peer, value in _numbers(item, "bandwidth_gbps"):
-            if value is not None:
-                speed[item.subject, peer] = value
+        for peer, value in _by_peer(item, "bandwidth_gbps"):
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                speed[item.subject, peer] = float(value)
             elif peer in alive:
                 yield _evidence(
                     PAIRS, f"{item.subject}{LINK}{peer}", f"gave no bandwidth when {item.subject} measured it"
@@ -192,30 +175,25 @@ def judge_pairs(
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         message = f"{len(hosts)} of {len(nodes)} nodes are slow (below {line:.3g} GB/s): suspect the fabric, not a single node"
         remedy = "Check MTU, routes and switches."
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, message, _speeds(slow, speed), remedy)
+        yield _fail(Cause.CONFIGURATION, PAIRS, CLUSTER, message, remedy, _speeds(slow, speed))
         return
     for host in hosts:
         mine = of_host[host]
         message = f"is slow {_direction(host, mine).value} every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Do not train on this node. Check its NIC, cable and switch port."
-        yield Finding(
-            Level.FAIL, Cause.HARDWARE, PAIRS, host, message, _speeds(mine, speed), remedy, is_predicate=True
-        )
+        yield _fail(Cause.HARDWARE, PAIRS, host, message, remedy, _speeds(mine, speed))
     if len(links) > max(MOST_LINKS, len(nodes)):
         mine = set().union(*(of_link[link] for link in links))
         message = f"{len(links)} links between {len(nodes)} nodes are slow, and no single node explains it: suspect the fabric; "
         message += f"{_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Check MTU, routes and switches; the evidence names the pairs."
-        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, message, _speeds(mine, speed), remedy)
+        yield _fail(Cause.CONFIGURATION, PAIRS, CLUSTER, message, remedy, _speeds(mine, speed))
         return
-    for a, b in sorted(links):
-        mine = of_link[a, b]
+    for link in sorted(links):
+        mine = of_link[link]
         message = f"is slow: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Check the path between the two nodes. With only two nodes, either end may be the cause."
-        yield Finding(
-            Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", message, _speeds(mine, speed), remedy,
-            is_predicate=True,
-        )  # fmt: skip
+        yield _fail(Cause.HARDWARE, PAIRS, LINK.join(link), message, remedy, _speeds(mine, speed))
 
 
 def _direction(host: str, cells: Collection[Cell]) -> FaultDirection:
@@ -227,14 +205,8 @@ def _direction(host: str, cells: Collection[Cell]) -> FaultDirection:
     return FaultDirection.HOME if received > 1 and sent < 2 else FaultDirection.BOTH
 
 
-def _texts(record: Observation, name: str) -> Iterator[tuple[str, str]]:
-    for peer, value in zip(_peers(record), list_of(record, name), strict=False):
-        yield peer, str(value)
-
-
-def _numbers(record: Observation, name: str) -> Iterator[tuple[str, float | None]]:
-    for peer, value in zip(_peers(record), list_of(record, name), strict=False):
-        yield peer, float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
+def _by_peer(record: Observation, name: str) -> Iterator[tuple[str, object]]:
+    return zip(_peers(record), list_of(record, name), strict=False)
 
 
 def _peers(record: Observation) -> Sequence[str]:
@@ -251,12 +223,12 @@ def _reasons(reasons: Mapping[Cell, str], cells: Iterable[Cell]) -> str:
     return " and ".join(sorted({reasons[cell] for cell in cells})) or "no answer"
 
 
-def _cells_text(cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> str:
-    return clip("\n".join(f"{a} -> {b}: {reasons[a, b]}" for a, b in cells))[0]
+def _lines(cells: Iterable[Cell], texts: Mapping[Cell, str]) -> str:
+    return clip("\n".join(f"{a} -> {b}: {texts[a, b]}" for a, b in sorted(cells)))[0]
 
 
-def _speeds(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
-    return clip("\n".join(f"{a} -> {b}: {speed[a, b]:.4g} GB/s" for a, b in sorted(cells)))[0]
+def _speeds(cells: Iterable[Cell], speed: Mapping[Cell, float]) -> str:
+    return _lines(cells, {cell: f"{speed[cell]:.4g} GB/s" for cell in cells})
 
 
 def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
@@ -266,5 +238,11 @@ def _range(cells: set[Cell], speed: Mapping[Cell, float]) -> str:
 
 
 def _evidence(check: str, subject: str, message: str) -> Finding:
-    remedy = "Check whether that node started, and read its log."
-    return Finding(Level.FAIL, Cause.EVIDENCE, check, subject, message, "", remedy, is_predicate=True)
+    return _fail(
+        Cause.EVIDENCE, check, subject, message, "Check whether that node started, and read its log."
+    )
+
+
+def _fail(cause: Cause, check: str, subject: str, message: str, remedy: str, evidence: str = "") -> Finding:
+    is_part = subject != CLUSTER
+    return Finding(Level.FAIL, cause, check, subject, message, evidence, remedy, is_predicate=is_part)

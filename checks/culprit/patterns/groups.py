@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import median
 
-from checks.culprit.matrix import Better, Matrix, NodeGroups, Span
+from checks.culprit.matrix import Better, Matrix, NodeGroups, Span, tallied
 from checks.culprit.noise import FAR, MOST, Screened
 
 # With fewer nodes two groups cannot be told from a bad link or a bad node.
@@ -135,13 +135,9 @@ def standing_together(matrix: Matrix, subjects: Sequence[str], bad: Sequence[int
     is_single = len(set(matrix.nodes)) == 1
     names = [endpoint.name for endpoint in matrix.endpoints] if is_single else matrix.nodes
     wrong, wanted = set(bad), set(subjects)
-    counts: dict[frozenset[str], list[int]] = {}
-    for test in matrix.tests_of(at for at, name in enumerate(names) if name in wanted):
-        ends = frozenset((names[matrix.sources[test]], names[matrix.targets[test]]))
-        if len(ends) == 2 and ends <= wanted:
-            count = counts.setdefault(ends, [0, 0])
-            count[0] += test not in wrong
-            count[1] += 1
+    near = matrix.tests_of(at for at, name in enumerate(names) if name in wanted)
+    ends = ((test, frozenset(names[end] for end in matrix.ends[test])) for test in near)
+    counts = tallied((both, test not in wrong) for test, both in ends if len(both) == 2 and both <= wanted)
     good = {pair for pair, (some, every) in counts.items() if some >= MOST * every}
     sets = [{name} | {two for two in subjects if frozenset((name, two)) in good} for name in subjects]
     largest = max(sets, key=len, default=set())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from checks.culprit.matrix import Matrix
+from checks.culprit.matrix import Matrix, tallied
 
 # By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
 CHANCE = 3.1
@@ -17,16 +17,13 @@ def varies_between_sweeps(matrix: Matrix, wrong: Collection[int]) -> bool:
     """
     if not matrix.rounds:
         return False
-    bad, first = set(wrong), dict[tuple[int, int], int]()
-    counts: dict[int, dict[int, list[int]]] = {}
-    for test, is_swept in enumerate(matrix.swept):
-        if is_swept:
-            at = matrix.rounds[test]
-            same_pairs = counts.setdefault(first.setdefault(matrix.ends[test], at), {})
-            count = same_pairs.setdefault(at, [0, 0])
-            count[0] += test in bad
-            count[1] += 1
-    return is_uneven([rounds.values() for rounds in counts.values() if len(rounds) > 1])
+    bad, groups = set(wrong), dict[int, list[list[int]]]()
+    first = {cell: matrix.rounds[tests[0]] for cell, tests in matrix.cells.items()}
+    swept = (test for test, is_swept in enumerate(matrix.swept) if is_swept)
+    counts = tallied(((first[matrix.ends[test]], matrix.rounds[test]), test in bad) for test in swept)
+    for (begun, _), count in counts.items():
+        groups.setdefault(begun, []).append(count)
+    return is_uneven([group for group in groups.values() if len(group) > 1])
 
 
 def is_uneven(groups: Iterable[Collection[Sequence[int]]]) -> bool:
