@@ -188,14 +188,12 @@ def _only_if_distinct(
     if not rare:
         return list(weighed)
     names, wrong = matrix.nodes, set(bad)
-    every, spoiled = Counter[str](), Counter[str]()
-    for test, (source, target) in enumerate(matrix.ends):
-        for node, other in ((names[source], names[target]), (names[target], names[source])):
-            if other not in blamed and node != other:
-                every[node] += 1
-                spoiled[node] += test in wrong
-    worst = max((spoiled[node] / every[node] for node in every if node not in blamed), default=0.0)
-    vague = {node for node in rare if every[node] and worst >= NEAR * spoiled[node] / every[node]}
+    met = ((names[source], names[target], test) for test, (source, target) in enumerate(matrix.ends))
+    both = (way for first, other, test in met for way in ((first, other, test), (other, first, test)))
+    counts = tallied((node, test in wrong) for node, two, test in both if two not in blamed and node != two)
+    rates = {node: some / every for node, (some, every) in counts.items()}
+    worst = max((rate for node, rate in rates.items() if node not in blamed), default=0.0)
+    vague = {node for node in rare if node in rates and worst >= NEAR * rates[node]}
     unsure = [any(_is_rare(entry, node) for node in vague) for entry in weighed]
     return [
         replace(entry, is_named=entry.is_named and not is_vague)

@@ -6,12 +6,11 @@ gave no value (no answer, or wrong data). A cell that was measured again has sev
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from itertools import count
 from typing import TypeVar
 
 from checks.model import LINK
@@ -128,19 +127,13 @@ class Matrix:
         """Whether each test belongs to a sweep of all pairs: the first test of its cell does, and the n-th if nearly all cells have so
         many tests. The others were chosen because a cell was bad, and a bad one of them says nothing new about a part.
         """
-        targets: list[set[int]] = [set() for _ in self.endpoints]
-        for source, target in zip(self.sources, self.targets, strict=True):
-            targets[source].add(target)
-        cells = sum(map(len, targets))
-        if cells == len(self.values):
-            return [True] * cells
-        times: defaultdict[tuple[int, int], Iterator[int]] = defaultdict(count)
-        places = [next(times[cell]) for cell in self.ends]
-        of_place = Counter(places)
-        sweeps = 1
-        while of_place[sweeps] >= NEARLY_ALL * cells > 0:
+        sweeps, times = 1, list(map(len, self.cells.values()))
+        if len(times) == len(self.values):
+            return [True] * len(times)
+        while sum(number > sweeps for number in times) >= NEARLY_ALL * len(times):
             sweeps += 1
-        return [index < sweeps for index in places]
+        swept = {test for tests in self.cells.values() for test in tests[:sweeps]}
+        return [test in swept for test in range(len(self.values))]
 
     @cached_property
     def _by_part(self) -> Sequence[Sequence[int]]:

@@ -6,13 +6,12 @@ Nothing is judged here: a pair that is measured again because of noise only cost
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Better, Decoded, Endpoint, Matrix, MatrixAnswer, Span, Tolerance
+from checks.culprit.matrix import Better, Decoded, Endpoint, Matrix, MatrixAnswer, Span, Tolerance, tallied
 from checks.culprit.rounds import Pair
 from checks.culprit.test_rows import NOTHING_LOST, Trial, lost_percent, short
 from checks.model_details import PairOutcome
@@ -127,16 +126,17 @@ def suspects(
 
     The nodes with the largest share of bad tests come first, a quarter of the nodes at most.
     """
-    bad, all_of = Counter[int](), Counter[int]()
     most = max(LEAST_SUSPECTS, int(SUSPECT_SHARE * nodes))
-    for matrix, decoded in _decoded(tests, ranks_per_node, bounds):
-        wrong = set(decoded.bad)
-        for cell, pair in enumerate(matrix.ends):
-            for node in {end // ranks_per_node for end in pair}:
-                all_of[node] += 1
-                bad[node] += cell in wrong
-    worst = sorted((n for n in bad if bad[n]), key=lambda n: (-bad[n] / all_of[n], n))[:most]
-    good = [node for node in range(nodes) if all_of[node] and not bad[node]]
+    counts = tallied(
+        (node, test in wrong)
+        for matrix, decoded in _decoded(tests, ranks_per_node, bounds)
+        for wrong in [set(decoded.bad)]
+        for test, pair in enumerate(matrix.ends)
+        for node in {end // ranks_per_node for end in pair}
+    )
+    shares = {node: some / every for node, (some, every) in sorted(counts.items())}
+    worst = sorted((node for node, share in shares.items() if share), key=lambda node: -shares[node])[:most]
+    good = [node for node, share in shares.items() if not share]
     few = [good[index * len(good) // GOOD_PARTNERS] for index in range(GOOD_PARTNERS)] if good else []
     pairs = [(a, b) for index, a in enumerate(worst) for b in dict.fromkeys((*worst[index + 1 :], *few))]
     rails = range(ranks_per_node)

@@ -34,7 +34,7 @@ from checks.judge.culprits.pattern_findings import (
     unaccounted,
     unexplained_level,
 )
-from checks.judge.culprits.readings import CONDEMNS, SURE, readings_of, share_gbps
+from checks.judge.culprits.readings import CONDEMNS, SURE, parts_of, readings_of, share_gbps
 from checks.model import CLUSTER, LINK, Cause, Declared, Finding, Level, Observation, Report, rank_subject
 from checks.model_details import Sensitivity
 from checks.policy import Policy
@@ -80,10 +80,7 @@ class CheckFindings:
     def blamed(self) -> frozenset[int]:
         """The nodes and ranks that got a FAIL: the tests in which they took part are explained. A WARN explains nothing."""
         condemned = [s for reading, s in self.suspects.values() if self._condemns(reading, s)]
-        nodes = {node for s in condemned if s.kind is Entity.NODE for node in s.nodes}
-        ranks = {s.subject for s in condemned if s.kind is Entity.RANK}
-        ends = enumerate(self.tests.endpoints)
-        return frozenset(index for index, end in ends if end.node in nodes or end.name in ranks)
+        return parts_of(self.tests.endpoints, condemned)
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the cluster as one, then those about each suspect."""
@@ -225,12 +222,10 @@ class CheckFindings:
         pairs = {frozenset((matrix.sources[test], matrix.targets[test])) for test in bad}
         if len(pairs) != 1:
             return None
-        [pair] = pairs
-        ends = zip(matrix.sources, matrix.targets, strict=True)
-        tests = sum(pair == {a, b} for a, b in ends)
-        first, other = sorted(pair)
+        (first, other) = sorted(pairs.pop())
+        tests = [*matrix.cells.get((first, other), ()), *matrix.cells.get((other, first), ())]
         names = self.tests.endpoints[first].name, self.tests.endpoints[other].name
-        return names if len(bad) == tests >= 2 * MEASURED_AGAIN else None
+        return names if len(bad) == len(tests) >= 2 * MEASURED_AGAIN else None
 
     def _has_peers(self, matrix: Matrix, index: int) -> bool:
         """Whether there is a second part with which it should have been measured."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from checks.culprit.decode import decode_without
-from checks.culprit.matrix import Entity, MatrixAnswer, Span, Tolerance
+from checks.culprit.matrix import Endpoint, Entity, MatrixAnswer, Span, Suspect, Tolerance
 from checks.culprit.retest import LOST_SHARE, PAUSE_US
 from checks.culprit.topology import switches_of
 from checks.documents.columns import by_check
@@ -91,11 +91,17 @@ def _condemned(readings: Sequence[MatrixReading]) -> frozenset[int]:
             and reading.decoded.answer is MatrixAnswer.BLAMED
         ):
             sure = [item for item in reading.decoded.suspects if item.probability >= SURE and not item.passed]
-            nodes = {suspect.subject for suspect in sure if suspect.kind is Entity.NODE}
-            ranks = {suspect.subject for suspect in sure if suspect.kind is Entity.RANK}
-            endpoints = enumerate(reading.matrix.endpoints)
-            indices |= {at for at, endpoint in endpoints if endpoint.node in nodes or endpoint.name in ranks}
+            indices |= parts_of(reading.matrix.endpoints, sure)
     return frozenset(indices)
+
+
+def parts_of(endpoints: Sequence[Endpoint], suspects: Sequence[Suspect]) -> frozenset[int]:
+    """The parts of these nodes and ranks."""
+    named = {(suspect.kind, suspect.subject) for suspect in suspects}
+    ends = enumerate(endpoints)
+    return frozenset(
+        at for at, end in ends if (Entity.NODE, end.node) in named or (Entity.RANK, end.name) in named
+    )
 
 
 def share_gbps(report: Report, facts: Facts) -> float | None:

@@ -73,6 +73,7 @@ FAULTS = {
     MatrixSubject.LATENCY: "answers late",
 }
 MICROSECONDS = "µs"
+BOTH, OUT, IN = Direction
 MOST_CELLS, MOST_VALUES = 40, 6
 MOST_NAMES = 4
 # Judgement: "most" leaves this share to others.
@@ -144,16 +145,8 @@ def _where(culprit: Suspect) -> str:
     """The direction: of a link from which end to which, "" if both are bad."""
     if culprit.kind is Entity.LINK:
         first, _, second = culprit.subject.partition(LINK)
-        return {
-            Direction.BOTH: "",
-            Direction.OUT: f" from {first} to {second}",
-            Direction.IN: f" from {second} to {first}",
-        }[culprit.way]
-    return {
-        Direction.BOTH: " to and from its peers",
-        Direction.OUT: " to its peers",
-        Direction.IN: " from its peers",
-    }[culprit.way]
+        return {BOTH: "", OUT: f" from {first} to {second}", IN: f" from {second} to {first}"}[culprit.way]
+    return {BOTH: " to and from its peers", OUT: " to its peers", IN: " from its peers"}[culprit.way]
 
 
 def fabric(matrix: Matrix, result: Decoded) -> str:

@@ -6,6 +6,7 @@ so in a note while it waits, so that one dead rank does not make its partners' p
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class PairWait:
         tick, steps, note = self.limits.silence_s / 8, 0, ""
         while not pair_test.ended.wait(tick):
             now, peer_note = time.monotonic(), self._peers_note(pair_test.peer, index)
-            if pair_test.steps != steps or (_earlier(peer_note, index) and peer_note != note):
+            if pair_test.steps != steps or (_round_of(peer_note) < index and peer_note != note):
                 sign, steps = now, pair_test.steps
             note = peer_note
             phase = pair_test.phase if pair_test.steps else ""
@@ -88,7 +89,7 @@ class PairWait:
         # If the last message of the peer is still on its way, the peer may have left already.
         if not phase and peer_note == LEFT:
             return left(peer)
-        if not phase and _later(peer_note, index):
+        if not phase and _round_of(peer_note) > index:
             waited = now - begun > self.limits.silence_s / 4
             if waited:
                 return PairEnding(PairOutcome.NO_ANSWER, f"no answer until rank {peer} gave up waiting")
@@ -121,7 +122,7 @@ class PairWait:
             now, peer_note = time.monotonic(), self._peers_note(peer, index)
             if self.note_store.lost:
                 return not_run(f"the ranks cannot agree on a start ({self.note_store.lost})")
-            sign = now if _earlier(peer_note, index) and peer_note != note else sign
+            sign = now if _round_of(peer_note) < index and peer_note != note else sign
             note = peer_note
             if reason := self._given_up(peer, "", index, (now, sign, sign), peer_note):
                 self.say_left(index + 1)
@@ -151,16 +152,7 @@ def broken(error: str) -> PairEnding:
     return PairEnding(PairOutcome.FAILED, f"failed: {' '.join(error.split())[:160]}")
 
 
-def _round_of(note: str) -> int | None:
+def _round_of(note: str) -> float:
+    """The round in a note; NaN, which is neither earlier nor later than any, if there is none."""
     head = note.partition(" ")[0]
-    return int(head) if head.isdigit() else None
-
-
-def _earlier(note: str, index: int) -> bool:
-    at = _round_of(note)
-    return at is not None and at < index
-
-
-def _later(note: str, index: int) -> bool:
-    at = _round_of(note)
-    return at is not None and at > index
+    return int(head) if head.isdigit() else math.nan
