@@ -6,8 +6,7 @@ A candidate is an integer, so that counts are lists: `entries` says which part i
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import NamedTuple
 
 from checks.culprit.matrix import Direction, Endpoint, Entity, Matrix, Span
@@ -118,24 +117,13 @@ class Candidates:
             ]
         return self._ways[here, target]
 
-    def count(self, tests: Iterable[int] | None) -> list[int]:
-        """In how many of the tests each candidate takes part; None: of all tests."""
-        sources, targets = self.matrix.sources, self.matrix.targets
-        if tests is not None:
-            tests = list(tests)
-            sources = [sources[test] for test in tests]
-            targets = [targets[test] for test in tests]
+    def count(self, tests: Mapping[tuple[int, int], Sized]) -> list[int]:
+        """In how many of these tests, by cell, each candidate takes part."""
         counts = [0] * len(self.entries)
-        for column, candidates in ((sources, self._sending), (targets, self._receiving)):
-            for index, number in Counter(column).items():
-                for candidate in candidates[index]:
-                    counts[candidate] += number
-        if self.switches:
-            groups = self._groups.__getitem__
-            ends = zip(map(groups, sources), map(groups, targets), strict=True)
-            for (here, target), number in Counter(ends).items():
-                for candidate in self._crossed(here, target):
-                    counts[candidate] += number
+        for cell, mine in tests.items():
+            number = len(mine)
+            for at in self.involved(cell):
+                counts[at] += number
         return counts
 
     def cells(self, candidate: int) -> Sequence[tuple[int, int]]:

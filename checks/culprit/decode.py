@@ -207,7 +207,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     candidates = Candidates(matrix)
     ends = list(range(len(matrix.endpoints))) if candidates.inside else candidates.node_of
     links = Links(matrix, screened.bad, ends)
-    explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
+    explanation = Explanation(candidates, links, STARTS[-1])
     rivals = search(explanation)
     weighed = doubt.only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
     culprits = tuple(entry.suspect for entry in weighed if entry.is_named)

@@ -20,11 +20,11 @@ class Explanation:
     none.
     """
 
-    def __init__(self, candidates: Candidates, bad: Sequence[int], links: Links, chance: Chance) -> None:
+    def __init__(self, candidates: Candidates, links: Links, chance: Chance) -> None:
         self.candidates, self.links = candidates, links
         self.nodes = len(candidates.nodes)
-        self.tests, self.bad = candidates.count(None), candidates.count(bad)
-        self.left, self.left_bad = len(candidates.matrix.sources), len(bad)
+        self.tests, self.bad = candidates.count(candidates.matrix.cells), candidates.count(links.bad)
+        self.left, self.left_bad = len(candidates.matrix.values), sum(map(len, links.bad.values()))
         self.owner: dict[Pair, int] = {}
         self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
         self._spoiled: dict[int, set[int]] = {}  # these visits

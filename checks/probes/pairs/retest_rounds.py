@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from checks.culprit import retest
 from checks.culprit.retest import Bounds, Note, RetestEntry
@@ -43,9 +44,8 @@ class RoundDecision:
 
 def suspects(schedule: RankSchedule, nodes: int, ranks_per_node: int, bounds: Bounds) -> int:
     """If not all pairs were planned: measures all pairs of the nodes that look bad. Returns the number of pairs."""
-    return _stage(
-        schedule, "suspects", lambda tests: retest.suspects(tests, nodes, ranks_per_node, bounds), 1
-    )
+    choose = partial(retest.suspects, nodes=nodes, ranks_per_node=ranks_per_node, bounds=bounds)
+    return _stage(schedule, "suspects", choose, 1)
 
 
 def confirm(schedule: RankSchedule, ranks_per_node: int, times: int, bounds: Bounds) -> int:
@@ -55,16 +55,9 @@ def confirm(schedule: RankSchedule, ranks_per_node: int, times: int, bounds: Bou
     counts: list[int] = []
     nodes = schedule.ranks // ranks_per_node
     sweep = ranks_per_node * nodes * (nodes - 1) // 2 if is_small(nodes) else 0
+    choose = partial(retest.doubtful, ranks_per_node=ranks_per_node, bounds=bounds)
     for number, wait_s in enumerate(CONFIRM_WAITS_S):
-        counts.append(
-            _stage(
-                schedule,
-                f"confirm {number}",
-                lambda tests: retest.doubtful(tests, ranks_per_node, bounds),
-                times,
-                wait_s,
-            )
-        )
+        counts.append(_stage(schedule, f"confirm {number}", choose, times, wait_s))
         if not retest.goes_on(counts, sweep):
             break
     return counts[0]

@@ -46,6 +46,6 @@ def test_a_surplus_that_is_kept_is_the_present_one(rails: int, seed: int) -> Non
 def _explanation(candidates: Candidates, bad: list[int]) -> Explanation:
     made = candidates.matrix
     links = Links(made, bad, candidates.node_of)
-    explanation = Explanation(candidates, bad, links, STARTS[-1])
+    explanation = Explanation(candidates, links, STARTS[-1])
     explanation.fit(STARTS[0])
     return explanation
