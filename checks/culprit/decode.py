@@ -120,7 +120,7 @@ def _with_patterns(
     of_paths = set(paths.tests if paths else ())
     timed = Times(matrix, set(screened.bad) - of_paths)
     part_time = {entry.node for entry in timed.part_time}
-    theirs = set(screened.bad).intersection(timed.tests_of(part_time) if part_time else ())
+    theirs = set(screened.bad).intersection(timed.tests_of(part_time))
     gone = timed.excused | theirs | of_paths
     tests = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
     result = _of_rest(matrix, screened, tolerance, unseen, tests if gone else None)
@@ -128,13 +128,10 @@ def _with_patterns(
     if result.answer is not MatrixAnswer.FABRIC:
         lonely += timed.at_any_time(screened, (*result.suspects, *lonely))
     theirs_now = {node for suspect in lonely for node in suspect.nodes if not suspect.passed}
-    links = (suspect for suspect in result.suspects if suspect.kind is Entity.LINK)
-    explained = {link for link in links if not theirs_now.isdisjoint(link.nodes)}
-    others = (suspect for suspect in result.suspects if suspect not in explained)
+    others = [s for s in result.suspects if s.kind is not Entity.LINK or theirs_now.isdisjoint(s.nodes)]
     culprits = tuple(sorted((*others, *lonely), key=lambda suspect: -suspect.probability))
     is_named = bool(lonely) and result.answer in (MatrixAnswer.NOBODY, MatrixAnswer.UNEXPLAINED)
-    ends = {test: {matrix.nodes[end] for end in matrix.ends[test]} for test in result.unexplained}
-    left = [test for test, nodes in ends.items() if theirs_now.isdisjoint(nodes)]
+    left = {k for k in result.unexplained if theirs_now.isdisjoint(matrix.nodes[e] for e in matrix.ends[k])}
     good = {matrix.ends[test] for test in tests} if timed.excused else set()
     open_ = [test for test in sorted(timed.excused) if matrix.ends[test] not in good]
     if result.answer is MatrixAnswer.FABRIC:
@@ -159,8 +156,8 @@ def _with_patterns(
         slow=slow.suspects,
         seen_from=slow.seen_from,
         many_slower=slow.many_slower,
-        unexplained=tuple(sorted({*left, *open_})),
-        cost=cost(matrix, screened, doubt.tests_of_cells(matrix, sorted({*left, *timed.excused}))),
+        unexplained=tuple(sorted(left.union(open_))),
+        cost=cost(matrix, screened, doubt.tests_of_cells(matrix, left | timed.excused)),
     )
 
 

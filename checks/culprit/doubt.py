@@ -98,7 +98,7 @@ def never_good(matrix: Matrix, tests: Sequence[int], bad: Sequence[int]) -> tupl
     return tuple(test for test in tests if never[matrix.ends[test]])
 
 
-def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
+def tests_of_cells(matrix: Matrix, tests: Collection[int]) -> list[int]:
     """All tests of the cells to which these tests belong."""
     return sorted(test for cell in {matrix.ends[test] for test in tests} for test in matrix.cells[cell])
 
@@ -189,7 +189,7 @@ def _only_if_distinct(
         return list(weighed)
     names, wrong = matrix.nodes, set(bad)
     met = ((names[source], names[target], test) for test, (source, target) in enumerate(matrix.ends))
-    both = (way for first, other, test in met for way in ((first, other, test), (other, first, test)))
+    both = (turned for first, other, test in met for turned in ((first, other, test), (other, first, test)))
     counts = tallied((node, test in wrong) for node, two, test in both if two not in blamed and node != two)
     rates = {node: some / every for node, (some, every) in counts.items()}
     worst = max((rate for node, rate in rates.items() if node not in blamed), default=0.0)

@@ -184,13 +184,13 @@ def _decoded(
     counted = [test for test in of_span[Span.BETWEEN] if test.lost_percent is not None]
     rate, loss = ("bandwidth", "GB/s", Better.HIGHER), ("segments lost", "%", Better.LOWER)
     cases = [(rate, span, cells, bounds.tolerance(span)) for span, cells in of_span.items()]
-    for kind, span, cells, tolerance in (*cases, (loss, Span.BETWEEN, counted, bounds.lost)):
+    for metric, span, cells, tolerance in (*cases, (loss, Span.BETWEEN, counted, bounds.lost)):
         sources, targets = [test.source for test in cells], [test.target for test in cells]
         rounds, moments = [test.in_round for test in cells], [test.began_s for test in cells]
         lost = [max(NOTHING_LOST, test.lost_percent or 0.0) for test in cells]
-        values = lost if kind is loss else [test.bandwidth_gbps for test in cells]
+        values = lost if metric is loss else [test.bandwidth_gbps for test in cells]
         if cells:
-            matrix = Matrix(*kind, span, endpoints, sources, targets, values, rounds, moments)
+            matrix = Matrix(*metric, span, endpoints, sources, targets, values, rounds, moments)
             yield matrix, decode(matrix, tolerance)
 
 

@@ -42,13 +42,13 @@ def search(explanation: Explanation) -> dict[int, Rival]:
     """Finds the most likely explanation, and changes `explanation` to it. Returns the rival of each culprit (none if there are too
     many).
     """
-    best = max((_settle(explanation, start) for start in STARTS), key=lambda result: result[0])
-    if list(explanation.blamed) != best[2]:
+    _, chance, blamed = max((_settle(explanation, start) for start in STARTS), key=lambda result: result[0])
+    if list(explanation.blamed) != blamed:
         for at in list(explanation.blamed):
             explanation.acquit(at)
-        for at in best[2]:
+        for at in blamed:
             explanation.blame(at)
-    explanation.fit(best[1])
+    explanation.fit(chance)
     return _weigh(explanation)
 
 

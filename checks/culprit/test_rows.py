@@ -80,7 +80,7 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
         "peers": tuple(test.peer for test in tests),
         "results": tuple(test.ending.outcome.value for test in tests),
         "failures": tuple(test.ending.message for test in tests),
-        **{name: tuple(_shown(getattr(test, name)) for test in tests) for name in measured},
+        **{name: tuple(_rounded(getattr(test, name)) for test in tests) for name in measured},
         "began_s": tuple(round(test.began_s, 3) for test in tests),
         "cpu_wait": tuple(round(test.cpu_wait, 2) for test in tests),
         "rounds": done,
@@ -88,7 +88,7 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
     }
 
 
-def _shown(value: float | None) -> float | None:
+def _rounded(value: float | None) -> float | None:
     return short(value) if isinstance(value, float) else value
 
 

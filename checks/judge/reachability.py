@@ -92,7 +92,7 @@ def judge_reachability(
     heard = {record.subject for record in records}
     reasons: dict[Cell, str] = {}
     for record in records:
-        reasons.update({(record.subject, peer): str(why) for peer, why in _by_peer(record, "failures")})
+        reasons.update({(record.subject, peer): str(reason) for peer, reason in _by_peer(record, "failures")})
     down = {cell for cell, reason in reasons.items() if reason != "ok"}
     towards: dict[str, list[Cell]] = {}
     for cell in down:

@@ -35,13 +35,11 @@ def is_open(matrix: Matrix, screened: Screened, answer: MatrixAnswer, suspects: 
     """Whether many tests are bad that belong to no suspect."""
     if answer is MatrixAnswer.NOBODY:
         return False
-    blamed = (
-        {node for suspect in suspects for node in suspect.nodes} if answer is MatrixAnswer.BLAMED else set()
-    )
-    left = [
-        test for test in screened.bad if blamed.isdisjoint(matrix.nodes[end] for end in matrix.ends[test])
-    ]
-    return len(left) > OPEN * len(matrix.values)
+    culprits = suspects if answer is MatrixAnswer.BLAMED else ()
+    blamed = {node for suspect in culprits for node in suspect.nodes}
+    ends = (matrix.ends[test] for test in screened.bad)
+    left = sum(matrix.nodes[a] not in blamed and matrix.nodes[b] not in blamed for a, b in ends)
+    return left > OPEN * len(matrix.values)
 
 
 def sweep_again(matrix: Matrix) -> tuple[tuple[int, int], ...]:

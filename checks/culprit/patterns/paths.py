@@ -66,11 +66,10 @@ def slow_paths(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> Slow
             for cell in spoiled
             if tests[cell] < ALWAYS and tests[cell] == spoiled[cell] and not worst.intersection(cell)
         }
-    cells = pairs | {(b, a) for a, b in pairs}
-    mine = tuple(test for test, cell in enumerate(matrix.ends) if cell in cells)
-    return SlowPaths(
-        len(pairs), every, tuple(test for test in mine if test in bad), cost(matrix, screened, mine), mine
-    )
+    cells = matrix.cells.keys() & (pairs | {(b, a) for a, b in pairs})
+    mine = tuple(sorted(test for cell in cells for test in matrix.cells[cell]))
+    spoiled_now = tuple(test for test in mine if test in bad)
+    return SlowPaths(len(pairs), every, spoiled_now, cost(matrix, screened, mine), mine)
 
 
 def shared_path(matrix: Matrix, screened: Screened, floor: float | None, suspect: Suspect) -> float | None:
@@ -81,18 +80,12 @@ def shared_path(matrix: Matrix, screened: Screened, floor: float | None, suspect
     """
     if suspect.kind is not Entity.LINK or suspect.ratio is None:
         return None
-    mine: dict[Pair, list[int]] = {}
-    for test in tests_of(matrix, suspect):
-        mine.setdefault(matrix.ends[test], []).append(test)
-    bad = set(screened.bad)
-    every = [test for tests in mine.values() for test in tests]
-    if (
-        not mine
-        or min(map(len, mine.values())) < ALWAYS
-        or sum(test in bad for test in every) < STEADY * len(every)
-    ):
+    tests, bad = tests_of(matrix, suspect), set(screened.bad)
+    cells = {matrix.ends[test] for test in tests}
+    fewest = min((len(matrix.cells[cell]) for cell in cells), default=0)
+    if fewest < ALWAYS or sum(test in bad for test in tests) < STEADY * len(tests):
         return None
-    return None if _broken(matrix, screened, floor, mine) else cost(matrix, screened, every)
+    return None if _broken(matrix, screened, floor, cells) else cost(matrix, screened, tests)
 
 
 def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
@@ -121,14 +114,13 @@ def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Co
     least = [
         max(floor or 0.0, LEAST_RATE * (level.usual or 0.0)) if higher else 0.0 for level in screened.levels
     ]
-    every, below = Counter[Pair](), Counter[Pair]()
-    for test, cell in enumerate(matrix.ends):
-        if cell in spoiled:
-            value = matrix.values[test]
-            every[cell] += 1
-            if value is None or value < least[screened.distance[test] if screened.distance else 0]:
-                below[cell] += 1
-    return {_pair(cell) for cell, some in below.items() if 2 * some > every[cell]}
+    far, values, broken = screened.distance, matrix.values, set[Pair]()
+    for cell in spoiled:
+        tests = matrix.cells[cell]
+        line = least[far[tests[0]] if far else 0]  # the tests of a cell have one distance
+        if 2 * sum((value := values[test]) is None or value < line for test in tests) > len(tests):
+            broken.add(_pair(cell))
+    return broken
 
 
 def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int) -> bool:

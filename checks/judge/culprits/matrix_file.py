@@ -70,8 +70,9 @@ def summary(decoded_table: DecodedTable) -> str:
     message = f"{decoded_table.table.name}: {_answer(decoded_table.decoded)}; {len(matrix.values)} tests"
     if decoded_table.decoded.answer is MatrixAnswer.TOO_FEW:
         return message
-    side = "below" if matrix.better is Better.HIGHER else "above"
-    message += f", typical value {wording.number(noise.usual, matrix.unit)}, bad is {side} {wording.number(noise.line, matrix.unit)}"
+    message += (
+        f", typical value {wording.number(noise.usual, matrix.unit)}, {wording.bad_is(matrix, noise.line)}"
+    )
     share = f"a bad part shows in {wording.percent(noise.sensitivity)} of its tests, a good one in {wording.percent(noise.hiccup)}"
     return f"{message}; {share}" if decoded_table.decoded.answer is MatrixAnswer.BLAMED else message
 

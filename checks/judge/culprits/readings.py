@@ -97,10 +97,10 @@ def _condemned(readings: Sequence[MatrixReading]) -> frozenset[int]:
 
 def parts_of(endpoints: Sequence[Endpoint], suspects: Sequence[Suspect]) -> frozenset[int]:
     """The parts of these nodes and ranks."""
-    named = {(suspect.kind, suspect.subject) for suspect in suspects}
+    condemned = {(suspect.kind, suspect.subject) for suspect in suspects}
     ends = enumerate(endpoints)
     return frozenset(
-        at for at, end in ends if (Entity.NODE, end.node) in named or (Entity.RANK, end.name) in named
+        at for at, end in ends if (Entity.NODE, end.node) in condemned or (Entity.RANK, end.name) in condemned
     )
 
 

@@ -120,7 +120,7 @@ def _value(matrix: Matrix, result: Decoded, culprit: Suspect) -> str:
     worse = matrix.better is Better.HIGHER
     if culprit.ratio is not None and line > 0 and (culprit.ratio * usual < line) is not worse:
         # The median is not bad: only how many tests are, and what makes one bad, says something.
-        return f"bad is {'below' if worse else 'above'} {number(line, matrix.unit)}; "
+        return f"{bad_is(matrix, line)}; "
     if culprit.ratio is not None:
         median = culprit.ratio * usual
         digits = distinct_digits(
@@ -151,9 +151,8 @@ def _where(culprit: Suspect) -> str:
 
 def fabric(matrix: Matrix, result: Decoded) -> str:
     """Too many tests are bad to name a part."""
-    usual, line = number(result.noise.usual, matrix.unit), number(result.noise.line, matrix.unit)
     text = f"{matrix.metric} {matrix.span.value} is bad as a whole: {len(result.bad)} of {len(matrix.values)} tests"
-    text += f", typical value {usual}, bad is {'below' if matrix.better is Better.HIGHER else 'above'} {line}"
+    text += f", typical value {number(result.noise.usual, matrix.unit)}, {bad_is(matrix, result.noise.line)}"
     if result.suspects:
         text += f"; {len(result.suspects)} parts would have to be at fault"
     return text
@@ -293,11 +292,7 @@ def cells(matrix: Matrix, which: Sequence[int], tests: PairTable, noise: PairNoi
 
 def _scale(matrix: Matrix, noise: PairNoise, bad: bool) -> list[str]:
     """One line: from which value on a test is bad, and what is usual; none for data, which is right or wrong."""
-    clauses = []
-    if bad and matrix.unit and noise.line > 0:
-        clauses.append(
-            f"bad is {'below' if matrix.better is Better.HIGHER else 'above'} {number(noise.line, matrix.unit)}"
-        )
+    clauses = [bad_is(matrix, noise.line)] if bad and matrix.unit and noise.line > 0 else []
     if matrix.unit and noise.usual > 0 and matrix.better is Better.HIGHER:
         clauses.append(f"usual is {number(noise.usual, matrix.unit)}")
     return [", ".join(clauses)] if clauses else []
@@ -335,6 +330,11 @@ def _reasons(tests: PairTable) -> dict[tuple[int, int], str]:
             reasons.setdefault((b, a), failure)
             reasons[a, b] = failure
     return reasons
+
+
+def bad_is(matrix: Matrix, line: float) -> str:
+    """On which side of this value a test is bad."""
+    return f"bad is {'below' if matrix.better is Better.HIGHER else 'above'} {number(line, matrix.unit)}"
 
 
 def number(value: float, unit: str, digits: int = 3) -> str:
