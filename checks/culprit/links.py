@@ -74,8 +74,8 @@ class Links:
             visits: dict[Pair, list[int]] = {}
             for cell, tests in self.cells[pair].items():
                 if cell not in owned:
-                    rail, at, bad = self.rail(cell), 0 if self.forward(cell) else 2, self.bad.get(cell, {})
-                    counts = rails.setdefault(rail, [0, 0, 0, 0, 0])
+                    rail, bad = self.rail(cell), self.bad.get(cell, {})
+                    counts, at = rails.setdefault(rail, [0, 0, 0, 0, 0]), 0 if self.forward(cell) else 2
                     counts[at], counts[at + 1] = len(bad), len(tests)
                     visits.setdefault(rail, []).extend(bad.values())
             for rail, own in visits.items():

@@ -114,11 +114,11 @@ def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Co
     least = [
         max(floor or 0.0, LEAST_RATE * (level.usual or 0.0)) if higher else 0.0 for level in screened.levels
     ]
-    far, values, broken = screened.distance, matrix.values, set[Pair]()
+    far, broken = screened.distance, set[Pair]()
     for cell in spoiled:
         tests = matrix.cells[cell]
         line = least[far[tests[0]] if far else 0]  # the tests of a cell have one distance
-        if 2 * sum((value := values[test]) is None or value < line for test in tests) > len(tests):
+        if 2 * sum((value := matrix.values[test]) is None or value < line for test in tests) > len(tests):
             broken.add(_pair(cell))
     return broken
 
