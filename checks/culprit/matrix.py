@@ -107,6 +107,11 @@ class Matrix:
         return dict(tests)
 
     @cached_property
+    def cell_count(self) -> int:
+        """How many cells there are; of millions of tests the list of each one's would take seconds."""
+        return len(set(self.ends))
+
+    @cached_property
     def ends(self) -> Sequence[tuple[int, int]]:
         """The cell of each test."""
         return list(zip(self.sources, self.targets, strict=True))
@@ -127,9 +132,9 @@ class Matrix:
         """Whether each test belongs to a sweep of all pairs: the first test of its cell does, and the n-th if nearly all cells have so
         many tests. The others were chosen because a cell was bad, and a bad one of them says nothing new about a part.
         """
+        if self.cell_count == len(self.values):
+            return [True] * len(self.values)
         sweeps, times = 1, list(map(len, self.cells.values()))
-        if len(times) == len(self.values):
-            return [True] * len(times)
         while sum(number > sweeps for number in times) >= NEARLY_ALL * len(times):
             sweeps += 1
         swept = {test for tests in self.cells.values() for test in tests[:sweeps]}

@@ -253,7 +253,7 @@ def _seen_from(limit: _Limit, count: int, nodes: int) -> float:
 def _of_links(matrix: Matrix, screened: Screened, ratio: float) -> Mapping[Entity, float]:
     """From which slowness on nine of ten tests of a link would have been bad, if every pair of each rail was tested."""
     rails = Counter(end.rail for end in matrix.endpoints)
-    if min(rails.values()) < LEAST_PARTS or len(matrix.cells) < sum(
+    if min(rails.values()) < LEAST_PARTS or matrix.cell_count < sum(
         ends * (ends - 1) for ends in rails.values()
     ):
         return {}

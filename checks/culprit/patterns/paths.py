@@ -103,7 +103,7 @@ def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
             share = value / usual if higher else usual / value
         longer = 1 / share - 1 if share > NO_VALUE else MOST_LONGER
         extra.setdefault((sources[test], targets[test]), []).append(longer if longer > 0 else 0.0)
-    return sum(sum(times) / len(times) for times in extra.values()) / len(matrix.cells) if extra else 0.0
+    return sum(sum(times) / len(times) for times in extra.values()) / matrix.cell_count if extra else 0.0
 
 
 def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Collection[Pair]) -> set[Pair]:
@@ -136,7 +136,7 @@ def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:
     """The cells that were bad in each of several tests, or in each of two if all cells have so many. They do not tell one time from
     another.
     """
-    least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(matrix.cells) else ALWAYS
+    least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * matrix.cell_count else ALWAYS
     spoiled = Counter(matrix.ends[test] for test in wrong)
     return {cell for cell, some in spoiled.items() if least <= some == len(matrix.cells[cell])}
 
