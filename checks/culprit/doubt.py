@@ -108,11 +108,13 @@ def only_if_certain(
 ) -> list[WeighedSuspect]:
     """The suspects are returned, and one is not named if it may be what others did at one time."""
     crowds = _crowded_rounds(matrix, weighed, bad)
+    others = (entry.suspect for entry in weighed if entry.is_named and entry.suspect.kind is not Entity.LINK)
+    blamed = {node for suspect in others for node in suspect.nodes}
     sure = [
         replace(
             weighed_suspect,
             is_named=weighed_suspect.is_named
-            and not _may_pass(matrix, weighed_suspect, bad, crowds)
+            and not _may_pass(matrix, weighed_suspect, bad, crowds, blamed)
             and not _is_congested_switch(matrix, weighed_suspect, bad),
         )
         for weighed_suspect in weighed
@@ -221,7 +223,9 @@ def _is_rare(weighed: WeighedSuspect, node: str) -> bool:
     return suspect.kind is Entity.NODE and suspect.subject == node and 2 * suspect.bad < suspect.tests
 
 
-def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowds: Crowds) -> bool:
+def _may_pass(
+    matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowds: Crowds, blamed: Set[str]
+) -> bool:
     """Whether a link was good at some time, and bad at one or two times only or with another likely explanation.
 
     Congestion, and an end that is bad for some of the time, spoil links so.
@@ -231,7 +235,7 @@ def _may_pass(matrix: Matrix, weighed: WeighedSuspect, bad: Sequence[int], crowd
     wrong = set(bad)
     mine = [test for test in weighed.tests if test in wrong]
     if len(mine) == len(weighed.tests):
-        return _is_usual(matrix, mine, wrong)
+        return _is_usual(matrix, mine, wrong, blamed)
     was_good = any(
         len(tests) >= GOOD_AGAIN and wrong.isdisjoint(tests) for tests in _by_moment(matrix, weighed.tests)
     )
@@ -267,10 +271,11 @@ def _has_busy_path(matrix: Matrix, tests: Sequence[int], wrong: Set[int]) -> boo
     return busy > calm
 
 
-def _is_usual(matrix: Matrix, tests: Sequence[int], wrong: Set[int]) -> bool:
+def _is_usual(matrix: Matrix, tests: Sequence[int], wrong: Set[int], blamed: Set[str]) -> bool:
     """Whether an end of a link is bad with its other partners so often that one of these pairs is never good, as the link, by chance.
 
-    Tests of one moment count once. A pair that was measured again and is bad in most tests may be a bad link itself.
+    Tests of one moment count once. A pair that was measured again and is bad in most tests may be a bad link itself. Nodes that are
+    `blamed` do not count.
     """
     cells, times = {matrix.ends[test] for test in tests}, len(list(_by_moment(matrix, tests)))
     nodes = {matrix.node_of[end] for cell in cells for end in cell}
@@ -279,7 +284,8 @@ def _is_usual(matrix: Matrix, tests: Sequence[int], wrong: Set[int]) -> bool:
         for test in matrix.tests_of([end]):
             source, target = matrix.ends[test]
             other = matrix.node_of[target if source == end else source]
-            if (source == end) is is_source and other not in nodes:
+            is_blamed = not blamed.isdisjoint((matrix.nodes[source], matrix.nodes[target]))
+            if (source == end) is is_source and other not in nodes and not is_blamed:
                 partners.setdefault(other, []).append(test in wrong)
         counts = [own for own in partners.values() if len(own) < FEW_TESTS or 2 * sum(own) <= len(own)]
         share = sum(map(sum, counts)) / max(1, sum(map(len, counts)))
@@ -295,7 +301,7 @@ def _is_leaf_busy(matrix: Matrix, mine: Sequence[int], wrong: Set[int]) -> bool:
     """
     leaves = [endpoint.switches[:1] for endpoint in matrix.endpoints]
     ends = matrix.ends[mine[0]]
-    below = {part for part, leaf in enumerate(leaves) if leaf and leaf in (leaves[ends[0]], leaves[ends[1]])}
+    below = {end for end, leaf in enumerate(leaves) if leaf and leaf in (leaves[ends[0]], leaves[ends[1]])}
     when = {matrix.rounds[test] + apart for test in mine for apart in (-1, 0, 1)} if matrix.rounds else set()
     near = [test for test in matrix.tests_of(below) if matrix.rounds[test] in when] if when else []
     pairs = {pair_of(matrix, test) for test in near} - {pair_of(matrix, mine[0])}

@@ -46,6 +46,7 @@ def main() -> None:
 def gate() -> None:
     """The real gate in front of a command, of which the measurements alone are made up."""
     from checks.cli import main as command
+    from checks.documents.report import load_node
     from checks.runner.in_job import job_gate as in_job_gate
 
     def made_up(node_context: Any, attempt: str, out: Path, responder: object) -> SimpleNamespace:
@@ -53,7 +54,8 @@ def gate() -> None:
         with open(os.environ.get("FAKE_RUNS", "runs"), "a", encoding="utf-8") as file:
             file.write("run\n")
         write(part, node_context.node, node_context.bundle, out, attempt)
-        return SimpleNamespace(data=(out / attempt / "nodes" / f"{node_context.node}.json").read_bytes())
+        data = (out / attempt / "nodes" / f"{node_context.node}.json").read_bytes()
+        return SimpleNamespace(data=data, report=load_node(data))
 
     setattr(in_job_gate, "run_beside", made_up)  # noqa: B010 - a name that it imported
     sys.exit(command(sys.argv[3:]))
