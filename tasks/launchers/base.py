@@ -27,6 +27,7 @@ FAILED_NODE_GRACE_S = 30.0
 COMING_S = 600.0
 # A replaced node of HyperPod is there after 20 to 30 minutes, and the nodes that stayed wait for it.
 REPLACED_S = 1800.0
+RESUMED_TWICE = "auto_resume and exclude_failed would both start a refused job again. Set one of them."
 
 
 class LaunchError(Exception):

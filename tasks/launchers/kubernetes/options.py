@@ -5,12 +5,13 @@ Sources: the API reference of Kubernetes 1.20 to 1.37; Kueue, "Run Kubernetes Jo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
+from tasks.launchers.base import REPLACED_S, RESUMED_TWICE, LaunchRejected, NodePlacement
 
 # Object names of the API (RFC 1123), and names of resources and classes, which may have a domain in front.
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -105,36 +106,29 @@ class KubernetesOptions:
 
     def __post_init__(self) -> None:
         """Raise LaunchRejected for contradictions."""
+        for problem in self._contradictions():
+            raise LaunchRejected(problem)
+
+    def _contradictions(self) -> Iterator[str]:
+        pinned = self.placement is NodePlacement.PINNED
         if (self.reports is Reports.S3) != bool(self.prefix and self.region):
-            raise LaunchRejected('reports = "s3" needs a prefix and a region, and nothing else uses them.')
+            yield 'reports = "s3" needs a prefix and a region, and nothing else uses them.'
         if (self.reports is Reports.VOLUME) != bool(self.folder):
-            raise LaunchRejected('reports = "volume" needs a folder, and nothing else uses one.')
+            yield 'reports = "volume" needs a folder, and nothing else uses one.'
         if self.volume_claim and not self.folder:
-            raise LaunchRejected('volume_claim is for reports = "volume". Name a folder on it.')
-        if self.workload not in PINNABLE and self.placement is NodePlacement.PINNED:
-            raise LaunchRejected(
-                'placement = "pinned" needs workload = "jobs" or "indexed": operators place their pods themselves.'
-            )
-        if (
-            self.workload is Workload.INDEXED
-            and self.placement is NodePlacement.PINNED
-            and not self.one_pod_per_node
-        ):
-            raise LaunchRejected(
+            yield 'volume_claim is for reports = "volume". Name a folder on it.'
+        if pinned and self.workload not in PINNABLE:
+            yield 'placement = "pinned" needs workload = "jobs" or "indexed": operators place their pods themselves.'
+        if pinned and self.workload is Workload.INDEXED and not self.one_pod_per_node:
+            yield (
                 'placement = "pinned" with workload = "indexed" needs one_pod_per_node: each pod takes one of the nodes that passed.'
             )
         if self.auto_resume and self.workload not in (Workload.PYTORCHJOB, Workload.HYPERPODPYTORCHJOB):
-            raise LaunchRejected(
-                'auto_resume needs workload = "pytorchjob" or "hyperpodpytorchjob": HyperPod resumes no other.'
-            )
+            yield 'auto_resume needs workload = "pytorchjob" or "hyperpodpytorchjob": HyperPod resumes no other.'
         if self.auto_resume and self.reports is Reports.LOGS:
-            raise LaunchRejected(
-                'auto_resume needs reports = "s3" or "volume": the log of a container that was started again may be gone.'
-            )
+            yield 'auto_resume needs reports = "s3" or "volume": the log of a container that was started again may be gone.'
         if self.auto_resume and self.exclude_failed:
-            raise LaunchRejected(
-                "auto_resume and exclude_failed would both start a refused job again. Set one of them."
-            )
+            yield RESUMED_TWICE
 
     @property
     def joins_s(self) -> float:

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from checks.exchange import secret_key
@@ -140,50 +140,33 @@ def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
 def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
     """Raise LaunchRejected for a request that contradicts itself, before anything is examined or billed."""
     require_end(job)
-    for wrong, problem in _contradictions(job, options):
-        if wrong:
-            raise LaunchRejected(f"{job.name}: {problem}")
+    for problem in _contradictions(job, options):
+        raise LaunchRejected(f"{job.name}: {problem}")
 
 
-def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool, str], ...]:
+def _contradictions(job: JobSpec, options: SageMakerOptions) -> Iterator[str]:
     pooled = options.placement is Placement.POOLED
-    return (
-        (not job.instance_type, "no instance type is declared. Set [cluster.declared] instance_type."),
-        (
-            job.work.trains and not (job.training or job.trainer),
-            "there is no training command. Set [training] command or model_trainer.",
-        ),
-        (
-            pooled and not options.keep_alive_s,
-            'placement pooled with keep_alive_s = 0 keeps no machines. Raise keep_alive_s, or set placement = "in_job".',
-        ),
-        # "Considerations" of "Train using SageMaker-managed warm pools".
-        (
-            pooled and options.spot,
-            'Spot machines are not kept in a warm pool. Leave spot out, or set placement = "in_job".',
-        ),
-        (
-            options.placement is Placement.PINNED and not options.ultraservers,
-            'placement pinned needs ultraservers: nothing else places a training job. Name them, or set placement = "in_job".',
-        ),
-        (
-            bool(options.ultraservers) and options.placement in (Placement.POOLED, Placement.NONE),
-            f'ultraservers cannot be used with placement {options.placement.value}. Set placement = "pinned" or "in_job".',
-        ),
-        (
-            bool(options.subnets) != bool(options.security_group_ids),
-            "subnets and security_group_ids are only useful together. Set both, or neither.",
-        ),
-        (
-            bool(options.spot_wait_minutes) and not options.spot,
-            "spot_wait_minutes is for spot = true. Leave it out, or set spot = true.",
-        ),
-        # EnableNetworkIsolation, CreateTrainingJob API reference: no calls but those between the job's own containers.
-        (
-            bool(job.ask_s) and options.network_isolation,
-            'with network_isolation no answer reaches the nodes. Set on_warn to "go" or "refuse", or leave network_isolation out.',
-        ),
-    )
+    if not job.instance_type:
+        yield "no instance type is declared. Set [cluster.declared] instance_type."
+    if job.work.trains and not (job.training or job.trainer):
+        yield "there is no training command. Set [training] command or model_trainer."
+    if pooled and not options.keep_alive_s:
+        yield 'placement pooled with keep_alive_s = 0 keeps no machines. Raise keep_alive_s, or set placement = "in_job".'
+    # "Considerations" of "Train using SageMaker-managed warm pools".
+    if pooled and options.spot:
+        yield 'Spot machines are not kept in a warm pool. Leave spot out, or set placement = "in_job".'
+    if options.placement is Placement.PINNED and not options.ultraservers:
+        yield 'placement pinned needs ultraservers: nothing else places a training job. Name them, or set placement = "in_job".'
+    if options.ultraservers and options.placement in (Placement.POOLED, Placement.NONE):
+        placement = options.placement.value
+        yield f'ultraservers cannot be used with placement {placement}. Set placement = "pinned" or "in_job".'
+    if bool(options.subnets) != bool(options.security_group_ids):
+        yield "subnets and security_group_ids are only useful together. Set both, or neither."
+    if options.spot_wait_minutes and not options.spot:
+        yield "spot_wait_minutes is for spot = true. Leave it out, or set spot = true."
+    # EnableNetworkIsolation, CreateTrainingJob API reference: no calls but those between the job's own containers.
+    if job.ask_s and options.network_isolation:
+        yield 'with network_isolation no answer reaches the nodes. Set on_warn to "go" or "refuse", or leave network_isolation out.'
 
 
 def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: ContainerEntry) -> Body:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import REPLACED_S, LaunchRejected, NodePlacement
+from tasks.launchers.base import REPLACED_S, RESUMED_TWICE, LaunchRejected, NodePlacement
 
 # One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
 SbatchWord = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000, "must have no spaces, quotes, \\ # ; $ or `")]
@@ -67,9 +67,7 @@ class SlurmOptions:
                 'auto_resume needs placement = "in_job": a replaced node was not among those that passed.'
             )
         if self.auto_resume and self.exclude_failed:
-            raise LaunchRejected(
-                "auto_resume and exclude_failed would both start a refused job again. Set one of them."
-            )
+            raise LaunchRejected(RESUMED_TWICE)
 
     @property
     def joins_s(self) -> float:
