@@ -10,7 +10,7 @@ from prefect import flow, runtime, tags
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
-from tasks import finish
+from tasks import finish, provision
 from tasks.approve import ask_for_approval, load_resumed_verdict, rerun_checks
 from tasks.cancel import end_cancelled_gate, end_run_from_outside, note_interruption
 from tasks.collect import collect_report, wait_for_checks
@@ -41,13 +41,6 @@ from tasks.orchestration.stage_log import logged_stages
 from tasks.orchestration.status import publish_rejection, publish_start
 from tasks.page import check_notifiers
 from tasks.paging.live import live_messages
-from tasks.provision import (
-    exclude_failed,
-    submit_checks,
-    submit_gated_job,
-    wait_for_machines,
-    wait_for_training,
-)
 from tasks.publish import PublishedReport, export_report, publish_report, with_past
 
 
@@ -142,7 +135,7 @@ async def _run(session: Session, request: GateRequest) -> GateOutcome:
                 continue
             if not finish.may_launch(session, judged, answer):
                 no_gos += 1
-                if await exclude_failed(session, judged, answer, no_gos):
+                if await provision.exclude_failed(session, judged, answer, no_gos):
                     continue
                 return finish.refused_outcome(session, judged, published, answer)
             result = await _train(session, judged, request.wait)
@@ -162,7 +155,7 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
             return await follow_training(session, opaque(judged), job, wait)
         except NoCapacity as error:
             session.training = ""
-            await wait_for_training(session, error)
+            await provision.wait_for_training(session, error)
     return None
 
 
@@ -177,12 +170,12 @@ async def _verdict(session: Session) -> tuple[JudgedReport, PublishedReport]:
 async def _check(session: Session) -> JudgedReport:
     while True:
         try:
-            watched = await wait_for_checks(session, await submit_checks(session))
+            watched = await wait_for_checks(session, await provision.submit_checks(session))
             report = await collect_report(session, opaque(watched))
             session.waiting_since = None
             return await judge_report(session, opaque(report))
         except NoCapacity as error:
-            await wait_for_machines(session, error)
+            await provision.wait_for_machines(session, error)
 
 
 async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
@@ -205,7 +198,7 @@ async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
                 if result is not None:
                     return finish.launched_outcome(session, judged, published, answer, result)
             elif not await wait_for_restart(session, judged, starts):
-                if await exclude_failed(session, judged, answer, starts.no_gos):
+                if await provision.exclude_failed(session, judged, answer, starts.no_gos):
                     starts = JobStarts(starts.no_gos)
                     judged = await _first_start(session, starts, minutes)
                     continue
@@ -223,7 +216,7 @@ async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
 async def _first_start(session: Session, starts: JobStarts, minutes: int) -> JudgedReport:
     while True:
         try:
-            job = await submit_gated_job(session, minutes)
+            job = await provision.submit_gated_job(session, minutes)
             return await next_start(session, job, starts)
         except NoCapacity as error:
-            await wait_for_machines(session, error)
+            await provision.wait_for_machines(session, error)

@@ -20,15 +20,8 @@ from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Pl
 from tasks.launchers.job_rules import agent_arguments, filled, require_end, require_files
 from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.sagemaker.options import ImageCode, SageMakerOptions
-from tasks.launchers.sagemaker.request import image, locations
+from tasks.launchers.sagemaker.request import image, locations, overrides
 from tasks.launchers.sagemaker.request.locations import CHANNEL, Places, places_of
-from tasks.launchers.sagemaker.request.overrides import (
-    Body,
-    laid_over,
-    require_agents_own,
-    require_own_folders,
-    tags_of,
-)
 from tasks.launchers.sagemaker.request.validate import at, objections
 
 FROM_IMAGE = ("python3", "-m", "container.agent")
@@ -133,7 +126,7 @@ def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
     entry = entry_of(job, options, where)
     body = _body(job, options, where, entry)
     if job.work.trains and job.request:
-        body = laid_over(body, job.request, job.work)
+        body = overrides.laid_over(body, job.request, job.work)
     return _plan(job, options, body, _uploads(where, entry))
 
 
@@ -169,9 +162,9 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> Iterator[str]:
         yield 'with network_isolation no answer reaches the nodes. Set on_warn to "go" or "refuse", or leave network_isolation out.'
 
 
-def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: ContainerEntry) -> Body:
+def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: ContainerEntry) -> overrides.Body:
     """The whole request of a job, in the order in which the API's documentation has its keys."""
-    body: Body = {
+    body: overrides.Body = {
         "TrainingJobName": job.name,
         "AlgorithmSpecification": {
             "TrainingImage": job.image or options.image,
@@ -195,7 +188,7 @@ def _body(job: JobSpec, options: SageMakerOptions, where: Places, entry: Contain
         body["RetryStrategy"] = {"MaximumRetryAttempts": options.retries}
     if options.infra_check:
         body["InfraCheckConfig"] = {"EnableInfraCheck": True}
-    if tags := tags_of(job.tags, options.tags):
+    if tags := overrides.tags_of(job.tags, options.tags):
         body["Tags"] = tags
     return body
 
@@ -223,10 +216,12 @@ def _of_trainer(job: JobSpec, options: SageMakerOptions, where: Places) -> Plan:
     return _plan(job, options, body, {**trainer.uploads, **_uploads(where, entry)})
 
 
-def _plan(job: JobSpec, options: SageMakerOptions, body: Body, uploads: Mapping[str, bytes]) -> Plan:
+def _plan(
+    job: JobSpec, options: SageMakerOptions, body: overrides.Body, uploads: Mapping[str, bytes]
+) -> Plan:
     body = found_first(body)
-    require_agents_own(body, {PYTHON: options.python} if options.python else {})
-    require_own_folders(body)
+    overrides.require_agents_own(body, {PYTHON: options.python} if options.python else {})
+    overrides.require_own_folders(body)
     if problems := objections(body):
         raise LaunchRejected(f"{job.name}: AWS would refuse this request. {'; '.join(problems)}")
     unverified = tuple(map(image.unknown_tools, image.checked_in(job, image.image_of(body))))

@@ -8,26 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tasks.launchers import attempts
 from tasks.launchers.attempt_folder import attempts_in
-from tasks.launchers.attempts import (
-    Written,
-    exit_code_of,
-    finished,
-    plain,
-    restarts_of,
-    safe,
-    starts_of,
-    told_all,
-)
 from tests.tasks.parameters import spread
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
 
-def at(second: int, *paths: str, restarts: int = 0) -> list[Written]:
+def at(second: int, *paths: str, restarts: int = 0) -> list[attempts.Written]:
     """Files written then."""
     when = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=second)
-    return [Written(path, when, restarts) for path in paths]
+    return [attempts.Written(path, when, restarts) for path in paths]
 
 
 FIRST = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
@@ -51,9 +42,11 @@ FIRST = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
     ],
     ids=["second life", "three lives", "straggler", "alone", "other machines", "clocks", "none"],
 )  # fmt: skip
-def test_starts_are_told_apart_and_in_their_order(files: list[Written], starts: list[list[str]]) -> None:
+def test_starts_are_told_apart_and_in_their_order(
+    files: list[attempts.Written], starts: list[list[str]]
+) -> None:
     """By the tokens of their files, and the oldest file of each."""
-    assert [[attempt.token for attempt in start] for start in starts_of(files)] == starts
+    assert [[attempt.token for attempt in start] for start in attempts.starts_of(files)] == starts
 
 
 @pytest.mark.parametrize(("restarts", "earlier"), [("1", (A,)), ("", ())])
@@ -81,8 +74,10 @@ NOT_PLAIN = ["", ".", "..", "a/../b", "/a", "a/", "a//b", ".a", "a/.b", "a.tmp",
 
 def test_only_an_attempts_files_are_safe_and_only_plain_names_are_plain() -> None:
     """Nothing leaves the folder, and nothing half written comes in; a key in S3 may be anything."""
-    assert SAFE == [path for path in SAFE + UNSAFE if safe(path)]
-    assert ["algo-1", "a/b/c.json"] == [path for path in (*NOT_PLAIN, "algo-1", "a/b/c.json") if plain(path)]
+    assert SAFE == [path for path in SAFE + UNSAFE if attempts.safe(path)]
+    assert ["algo-1", "a/b/c.json"] == [
+        path for path in (*NOT_PLAIN, "algo-1", "a/b/c.json") if attempts.plain(path)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,10 +91,10 @@ def test_only_an_attempts_files_are_safe_and_only_plain_names_are_plain() -> Non
 )
 def test_an_agents_record_says_how_it_ended(record: bytes, code: int | None) -> None:
     """One that is garbled or has no end yet says nothing, and its host may still write."""
-    assert (code, int(code == 0)) == (exit_code_of(record), restarts_of(record))
-    assert (code is not None) is finished(f"{A}/agent/algo-1.json", record)
+    assert (code, int(code == 0)) == (attempts.exit_code_of(record), attempts.restarts_of(record))
+    assert (code is not None) is attempts.finished(f"{A}/agent/algo-1.json", record)
     files = {f"{A}/agent/algo-1.json": record, f"{A}/started/algo-1": b""}
-    assert (code is not None) is told_all(files, A, "algo-1")
+    assert (code is not None) is attempts.told_all(files, A, "algo-1")
 
 
 @pytest.mark.parametrize(
@@ -107,10 +102,10 @@ def test_an_agents_record_says_how_it_ended(record: bytes, code: int | None) -> 
 )
 def test_a_report_that_cannot_be_read_is_not_finished(path: str, expected: bool) -> None:
     """Files of other kinds stay as they are."""
-    assert expected is finished(path, b"{")
+    assert expected is attempts.finished(path, b"{")
 
 
 def test_a_host_without_report_and_command_has_not_told_all() -> None:
     """Its agent has ended, and something is still on its way."""
-    assert not told_all({f"{A}/agent/algo-1.json": b'{"exit_code": 0}'}, A, "algo-1")
-    assert not told_all({f"{A}/started/algo-1": b""}, A, "algo-1")
+    assert not attempts.told_all({f"{A}/agent/algo-1.json": b'{"exit_code": 0}'}, A, "algo-1")
+    assert not attempts.told_all({f"{A}/started/algo-1": b""}, A, "algo-1")

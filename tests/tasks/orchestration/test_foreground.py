@@ -8,13 +8,7 @@ import signal
 
 import pytest
 
-from tasks.orchestration.foreground import (
-    TIME_IS_UP,
-    FlowInterrupted,
-    Foreground,
-    hold_signals,
-    release_signals,
-)
+from tasks.orchestration import foreground
 
 
 def test_every_signal_is_acknowledged(capfd: pytest.CaptureFixture[str]) -> None:
@@ -30,8 +24,8 @@ def test_every_signal_is_acknowledged(capfd: pytest.CaptureFixture[str]) -> None
             await asyncio.sleep(0.6)
             ended.append("all")
 
-    with pytest.raises(FlowInterrupted) as stopped:
-        Foreground(hangs).run()
+    with pytest.raises(foreground.FlowInterrupted) as stopped:
+        foreground.Foreground(hangs).run()
 
     assert (signal.SIGTERM, ["all"]) == (stopped.value.number, ended)
     assert capfd.readouterr().err.splitlines() == [
@@ -46,21 +40,21 @@ def test_a_time_limit_ends_it_as_a_signal_does(capfd: pytest.CaptureFixture[str]
     async def hangs() -> None:
         await asyncio.sleep(60)
 
-    hold_signals(0.1)
+    foreground.hold_signals(0.1)
     try:
-        with pytest.raises(FlowInterrupted) as stopped:
-            Foreground(hangs).run()
+        with pytest.raises(foreground.FlowInterrupted) as stopped:
+            foreground.Foreground(hangs).run()
     finally:
-        release_signals()
+        foreground.release_signals()
 
-    assert TIME_IS_UP == stopped.value.number
+    assert foreground.TIME_IS_UP == stopped.value.number
     assert "prelaunch: the time limit is reached: ending what was started\n" == capfd.readouterr().err
     assert (0.0, 0.0) == signal.getitimer(signal.ITIMER_REAL)
 
 
 def test_a_time_limit_that_is_not_needed_ends_nothing() -> None:
     """A request that was rejected in time is not ended by the signal afterwards."""
-    hold_signals(60)
-    release_signals()
+    foreground.hold_signals(60)
+    foreground.release_signals()
 
     assert (0.0, 0.0) == signal.getitimer(signal.ITIMER_REAL)

@@ -8,13 +8,7 @@ import httpx
 import pytest
 from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 
-from tasks.orchestration.server.http_client import (
-    CERTIFICATES,
-    PROXIES,
-    ask_no_proxy,
-    client_fault,
-    service_fault,
-)
+from tasks.orchestration.server import http_client
 
 # What desktops, ssh -D and documents of clusters set.
 UNUSABLE = {
@@ -26,7 +20,7 @@ UNUSABLE = {
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*PROXIES, *CERTIFICATES):
+    for name in (*http_client.PROXIES, *http_client.CERTIFICATES):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
 
@@ -37,10 +31,10 @@ def test_an_unusable_proxy_is_named(case: str, monkeypatch: pytest.MonkeyPatch) 
     name, value, why = UNUSABLE[case]
     monkeypatch.setenv(name, value)
 
-    said = client_fault()
+    said = http_client.client_fault()
 
     assert why in said and f"env -u {name} prelaunch" in said
-    assert client_fault(proxied=False) == ""
+    assert http_client.client_fault(proxied=False) == ""
 
 
 def test_usable_proxies_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +43,7 @@ def test_usable_proxies_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", "localhost,::1,.example,10.0.0.0/8")
 
-    assert client_fault() == ""
+    assert http_client.client_fault() == ""
 
 
 @pytest.mark.parametrize("proxied", [True, False])
@@ -59,14 +53,14 @@ def test_certificates_that_are_not_there_are_named(
     """Prefect cannot be imported with them, whichever server it talks to."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
 
-    assert "SSL_CERT_FILE" in client_fault(proxied=proxied)
+    assert "SSL_CERT_FILE" in http_client.client_fault(proxied=proxied)
 
 
 def test_a_proxys_password_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence goes to logs."""
     monkeypatch.setenv("all_proxy", "socks://somebody:hunter2@proxy.example:1080")
 
-    assert "hunter2" not in client_fault()
+    assert "hunter2" not in http_client.client_fault()
 
 
 def test_clients_of_the_embedded_server_ask_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,8 +70,8 @@ def test_clients_of_the_embedded_server_ask_no_proxy(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(client, "__init__", client.__init__)  # as before, once the test has ended
     monkeypatch.setenv("all_proxy", "socks://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "[::1]")
-    ask_no_proxy()
-    ask_no_proxy()
+    http_client.ask_no_proxy()
+    http_client.ask_no_proxy()
 
     assert not any(client(base_url="http://127.0.0.1:1/api").trust_env for client in clients)
 
@@ -108,4 +102,4 @@ def test_a_server_that_is_busy_or_away_is_no_error_of_ours(
         error = RuntimeError("Failed to reach API")
         error.__cause__ = fault
 
-    assert (fault if services else None) is service_fault(error)
+    assert (fault if services else None) is http_client.service_fault(error)
