@@ -17,6 +17,8 @@ from tasks.launchers.base import JobSpec, JobState, JobStatus, LaunchRejected, W
 PASSED = "pass.json"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+# What a person may tell the agent.
+KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 
 
 def require_name(job: JobSpec, form: str, remedy: str) -> None:
@@ -52,16 +54,14 @@ def require_no_request(job: JobSpec, remedy: str) -> None:
         raise LaunchRejected(f"{job.name}: [training] request and model_trainer are for SageMaker. {remedy}")
 
 
-def require_variables(
-    job: JobSpec, reserved: tuple[str, ...], knobs: Collection[str], names: Collection[str], readers: str
-) -> None:
-    """Its variables can be set, and none tells the `readers` what to do: none begins as the `reserved` ones, except for the `knobs`,
+def require_variables(job: JobSpec, reserved: tuple[str, ...], names: Collection[str], readers: str) -> None:
+    """Its variables can be set, and none tells the `readers` what to do: none begins as the `reserved` ones, except for the KNOBS,
     and none is one of the `names`.
     """
     for name, value in job.environment.items():
         if not re.fullmatch(VARIABLE, name) or "\0" in value:
             raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")
-        if (name.startswith(reserved) and name not in knobs) or name in names:
+        if (name.startswith(reserved) and name not in KNOBS) or name in names:
             raise LaunchRejected(
                 f"{job.name}: the variable {name:.80} would tell {readers} what to do. Take it out of [training.environment]."
             )

@@ -17,14 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from checks.exchange import secret_key
+from tasks.launchers import job_rules
 from tasks.launchers.base import ApiCall, JobSpec, Plan
-from tasks.launchers.job_rules import (
-    require_end,
-    require_files,
-    require_name,
-    require_no_request,
-    require_variables,
-)
 from tasks.launchers.kubernetes.options import KubernetesOptions, PodCode, Workload
 from tasks.launchers.kubernetes.pod import (
     ANSWERS_SUFFIX,
@@ -45,7 +39,6 @@ JOB_NAME = r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?"
 LABEL_VALUE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
 # What would tell the gate's agent, or a shell on the way to it, what to do.
 RESERVED_NAMES = ("BASH_ENV", "ENV")
-KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 ARCHIVE = "prelaunch.tar.gz"
 OWN_FILES = (ARCHIVE, START, secret_key.FILE)
 # The pods end what is late; the Job's own limit also counts the time in which it waits for nodes, and is behind it.
@@ -191,8 +184,8 @@ def _job_spec(job: JobSpec, options: KubernetesOptions) -> Table:
 
 
 def _require_possible(job: JobSpec) -> None:
-    require_name(job, JOB_NAME, "Choose another name for the gate.")
-    require_end(job)
-    require_no_request(job, "Pods are described in pod_template_file.")
-    require_files(job, OWN_FILES)
-    require_variables(job, ("PRELAUNCH_",), KNOBS, RESERVED_NAMES, "a shell or the gate's agent")
+    job_rules.require_name(job, JOB_NAME, "Choose another name for the gate.")
+    job_rules.require_end(job)
+    job_rules.require_no_request(job, "Pods are described in pod_template_file.")
+    job_rules.require_files(job, OWN_FILES)
+    job_rules.require_variables(job, ("PRELAUNCH_",), RESERVED_NAMES, "a shell or the gate's agent")

@@ -208,9 +208,7 @@ def _orders(body: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for table in places for key, value in table.items() if key.upper().startswith(AGENT)}
 
 
-def cancel(
-    clients: Clients, name: str, inputs: str, poll_s: float, unseen: dict[str, bool], within_s: float = STOP_S
-) -> None:
+def cancel(clients: Clients, name: str, inputs: str, poll_s: float, unseen: dict[str, bool]) -> None:
     """Stop the job, wait for its end and release its machines. Unknown and ended jobs are no error. An `unseen` one is waited for, and
     so is one whose key lies in `inputs`: a process that died may have created it a moment ago.
 
@@ -224,7 +222,7 @@ def cancel(
             raise LaunchError(f"SageMaker says that {name} exists, and does not describe it.")
         if described is not None and not state_of(described).final:
             _stop(clients, name)
-            _wait(clients, name, poll_s, within_s)
+            _wait(clients, name, poll_s)
     except LaunchError as error:
         raise warm_pool.with_command(error, clients, name, warm_pool.STOP) from error
     if described is not None:
@@ -241,13 +239,12 @@ def _stop(clients: Clients, name: str) -> None:
     )
 
 
-def _wait(clients: Clients, name: str, poll_s: float, within_s: float) -> Described | None:
-    end, next_s = time.monotonic() + within_s, min(FIRST_LOOK_S, poll_s)
+def _wait(clients: Clients, name: str, poll_s: float) -> None:
+    end, next_s = time.monotonic() + STOP_S, min(FIRST_LOOK_S, poll_s)
     while (described := describe(clients, name)) and not state_of(described).final:
         if time.monotonic() >= end:
             raise LaunchError(
-                f"{name} was asked to stop and has not ended after {within_s:g} s: {detail_of(described)}."
+                f"{name} was asked to stop and has not ended after {STOP_S:g} s: {detail_of(described)}."
             )
         time.sleep(next_s)
         next_s = min(poll_s, next_s * 1.5)
-    return described

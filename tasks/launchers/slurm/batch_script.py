@@ -33,7 +33,6 @@ NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
 # What would change srun, a shell on the way to the training, or the gate's agent; the last five are bash's own, and read only.
 RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "PRELAUNCH_")
 RESERVED_NAMES = ("BASH_ENV", "ENV", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS")
-KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 SCRIPT, ARCHIVE, START, ENVIRONMENT = "job.sbatch", "prelaunch.tar.gz", "start.sh", "environment.sh"
 OWN_FILES = (ARCHIVE, START, ENVIRONMENT, secret_key.FILE)
 # The script ends what is late; Slurm's own limit is behind it, and counts whole minutes.
@@ -184,4 +183,4 @@ def _require_possible(job: JobSpec) -> None:
                 f"{job.name}: {node!r:.80} cannot be the name of a node that it must not get."
             )
     job_rules.require_files(job, OWN_FILES)
-    job_rules.require_variables(job, RESERVED, KNOBS, RESERVED_NAMES, "Slurm, a shell or the gate's agent")
+    job_rules.require_variables(job, RESERVED, RESERVED_NAMES, "Slurm, a shell or the gate's agent")

@@ -45,11 +45,8 @@ def groups(needs: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     closed = shut(listed, needs.efa) if needs.nodes > 1 else []
     if not closed:
         return (ok(GROUPS, f"{', '.join(names)}: the machines reach each other"),)
-    rule = (
-        "EFA needs all protocols, to and from the group itself"
-        if needs.efa
-        else "the machines must reach each other"
-    )
+    others = "the machines must reach each other"
+    rule = "EFA needs all protocols, to and from the group itself" if needs.efa else others
     message = f"{names[0]} does not allow {' and '.join(closed)} of itself; {rule}"
     return (wrong(GROUPS, message, " && ".join(_opening(side, names[0], needs.region) for side in closed)),)
 
@@ -82,7 +79,5 @@ def _all_ports(rule: Mapping[str, Any]) -> bool:
 
 def _opening(side: str, group: str, region: str) -> str:
     permission = f"IpProtocol=-1,UserIdGroupPairs=[{{GroupId={group}}}]"
-    return (
-        f"aws ec2 authorize-security-group-{side} --region {region} --group-id {group} "
-        f"--ip-permissions '{permission}'"
-    )
+    command = f"aws ec2 authorize-security-group-{side} --region {region} --group-id {group}"
+    return f"{command} --ip-permissions '{permission}'"

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 
 from tasks.launchers.base import LaunchRejected, Work
+from tasks.launchers.job_rules import KNOBS
 from tasks.launchers.sagemaker.request.locations import CHANNEL, FOLDER
 from tasks.launchers.sagemaker.request.validate import at
 
@@ -38,7 +39,6 @@ TWO_JOBS: Mapping[str, str] = {
     "SessionChainingConfig": "the health check has no session tags, so that no warm pool would match; IN_JOB allows it"
 }
 # What an operator may tell the agent; the rest of PRELAUNCH_* would say what it does, and whom it believes.
-KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
 AGENT = "PRELAUNCH_"
 LOCAL_PATHS = (
     "CheckpointConfig.LocalPath", "TensorBoardOutputConfig.LocalPath", "DebugHookConfig.LocalPath",
