@@ -180,9 +180,8 @@ def context_of_run(run: GateRun) -> GateContext:
         reason = run.unread
     except GateFileError as error:
         reason = str(error)
-    raise NotCleared(
-        f"its request cannot be read on this machine: {reason}. Start reap on a machine that has its gate file."
-    )
+    message = f"its request cannot be read on this machine: {reason}. Start reap on a machine that has its gate file."
+    raise NotCleared(message)
 
 
 @task(retries=3, retry_delay_seconds=RETRIES_S, cache_policy=NO_CACHE, task_run_name="look at {run.name}")

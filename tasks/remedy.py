@@ -126,9 +126,8 @@ def last_refused(context: GateContext) -> str:
     if problems and not gate_id:
         raise RemedyRejected(f"whether a gate has condemned a machine is not known: {problems[0]}")
     if newest is None:
-        raise RemedyRejected(
-            f"the store holds no gate of cluster {cluster}, so nothing is known of its machines"
-        )
+        message = f"the store holds no gate of cluster {cluster}, so nothing is known of its machines"
+        raise RemedyRejected(message)
     return gate_id
 
 
@@ -163,17 +162,15 @@ def _require_cluster(context: GateContext, gate_id: str) -> None:
         hint = f". Did you mean {near}?" if near else ""
         raise RemedyRejected(f"the store has no record of a gate {gate_id}{hint}")
     if record.cluster != context.gate.cluster.name:
-        raise RemedyRejected(
-            f"gate {gate_id} is of cluster {record.cluster}, and {context.file} is for cluster {context.gate.cluster.name}"
-        )
+        message = f"gate {gate_id} is of cluster {record.cluster}, and {context.file} is for cluster {context.gate.cluster.name}"
+        raise RemedyRejected(message)
 
 
 def _judged_again(context: GateContext, gate_id: str) -> tuple[Report, Verdict]:
     data, verdict_data = context.store.get(report_key(gate_id)), context.store.get(verdict_key(gate_id))
     if data is None or verdict_data is None:
-        raise RemedyRejected(
-            f"{context.store.location(report_key(gate_id))}: gate {gate_id} kept no report and verdict"
-        )
+        message = f"{context.store.location(report_key(gate_id))}: gate {gate_id} kept no report and verdict"
+        raise RemedyRejected(message)
     try:
         report = load(data)
     except DecodeError as error:

@@ -10,9 +10,8 @@ from checks.check import CheckError
 def first_look(before: Mapping[str, object] | None, name: str) -> Mapping[str, object]:
     """What the first look recorded of each device, under this name. Raises CheckError if there was none, or it is no record."""
     if before is None:
-        raise CheckError(
-            "the counters could not be read at the start of the run: there is nothing to compare with"
-        )
+        message = "the counters could not be read at the start of the run: there is nothing to compare with"
+        raise CheckError(message)
     values = before.get(name)
     if not isinstance(values, Mapping):
         raise CheckError(f"the record from the start of the run is not a list of {name}: {values!r:.200}")

@@ -109,9 +109,8 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     if first:
         _prepare(folder, own_bundle)
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
-        raise PlaceError(
-            f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
-        )
+        message = f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
+        raise PlaceError(message)
     _set_environment(folder, start, listed=bool(arguments.hosts))
     code = agent_cli.main(
         ("check", "--root", str(folder / node), "--bundle", str(bundle), "--out", str(folder / "out"))
@@ -140,9 +139,8 @@ def _start_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         if node not in names:
             raise PlaceError(f"this host is {node}, which --hosts does not have. Name it with --host.")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", arguments.run):
-            raise PlaceError(
-                "with --hosts, give all of them the same --run NAME, another one each time: letters, digits, . _ -"
-            )
+            message = "with --hosts, give all of them the same --run NAME, another one each time: letters, digits, . _ -"
+            raise PlaceError(message)
         return _Start(names, node, arguments.run, _port(zlib.crc32(arguments.run.encode())))
     listed = environment.get("SLURM_STEP_NODELIST", "")
     if not listed:
@@ -167,9 +165,8 @@ def _prepare(folder: Path, own_bundle: Bundle) -> None:
         os.rename(partial, folder)
     except OSError as error:
         if folder.exists():
-            raise PlaceError(
-                f"{folder} is there already: a run of that name was made before. Give another --run."
-            ) from error
+            message = f"{folder} is there already: a run of that name was made before. Give another --run."
+            raise PlaceError(message) from error
         raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -122,9 +122,8 @@ def parse_command(source: str, text: str) -> tuple[str, ...]:
     except ValueError:
         command = None
     if not isinstance(command, list) or not command or not all(isinstance(entry, str) for entry in command):
-        raise SettingsError(
-            f'{source} is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].'
-        )
+        message = f'{source} is no JSON list of words: {text!r:.80}. Write ["python3", "train.py"].'
+        raise SettingsError(message)
     return tuple(command)
 
 
@@ -140,7 +139,6 @@ def _number(name: str, text: str, otherwise: float, least: float = 0.0, most: fl
     except ValueError:
         value = float("nan")
     if not least <= value <= most:
-        raise SettingsError(
-            f"PRELAUNCH_{name.upper()} is {text!r:.40}, not a number from {least:g} to {most:g}."
-        )
+        message = f"PRELAUNCH_{name.upper()} is {text!r:.40}, not a number from {least:g} to {most:g}."
+        raise SettingsError(message)
     return value

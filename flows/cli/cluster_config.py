@@ -51,7 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,59}", text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r:.80} is not a name of at most 60 letters, digits and hyphens"
-        )
+        message = f"{text!r:.80} is not a name of at most 60 letters, digits and hyphens"
+        raise argparse.ArgumentTypeError(message)
     return text

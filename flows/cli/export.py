@@ -44,9 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         policy = policy_of(arguments.policy)
         judged = judge_file(arguments.report, policy)
         if judged.report is None:
-            raise InputError(
-                arguments.report, "it is no report of Prelaunch, so that there is nothing to export."
-            )
+            message = "it is no report of Prelaunch, so that there is nothing to export."
+            raise InputError(arguments.report, message)
         declared = judged.report.declared
         rules = policy or judged.rules or default_policy_of(declared.instance_type, declared)[0]
         entry = run_of(judged.report, judged.verdict, rules, judged.report.gate_id)

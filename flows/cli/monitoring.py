@@ -71,9 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _targets(arguments: argparse.Namespace) -> Exit:
     if arguments.nodes and len(arguments.files) > 1:
-        raise TargetsError(
-            "--nodes is the list of one cluster. Write the targets of each gate file by itself."
-        )
+        message = "--nodes is the list of one cluster. Write the targets of each gate file by itself."
+        raise TargetsError(message)
     targets = [
         target
         for file in arguments.files
@@ -117,7 +116,6 @@ def _config(arguments: argparse.Namespace) -> Exit:
 def _port(text: str) -> tuple[ScrapeJob, int]:
     job, _, port = text.partition("=")
     if job not in list(ScrapeJob) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
-        raise argparse.ArgumentTypeError(
-            f"{text!r:.40} is not JOB=PORT, where JOB is one of {', '.join(ScrapeJob)}"
-        )
+        message = f"{text!r:.40} is not JOB=PORT, where JOB is one of {', '.join(ScrapeJob)}"
+        raise argparse.ArgumentTypeError(message)
     return ScrapeJob(job), int(port)

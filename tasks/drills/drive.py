@@ -153,22 +153,19 @@ def require_free(machines: Machines, node: str) -> None:
     try:
         machine = machines.by_name().get(node)
     except MachineError as error:
-        raise DrillRefused(
-            f"the engine does not say whether {node} runs a job: {one_line(str(error), 300)}"
-        ) from error
+        message = f"the engine does not say whether {node} runs a job: {one_line(str(error), 300)}"
+        raise DrillRefused(message) from error
     if machine is None:
-        raise DrillRefused(
-            f"the engine knows no node {node!r:.80}. `prelaunch fleet list GATE_FILE` lists those that it knows."
-        )
+        message = f"the engine knows no node {node!r:.80}. `prelaunch fleet list GATE_FILE` lists those that it knows."
+        raise DrillRefused(message)
     if machine.jobs:
         jobs = one_line(", ".join(machine.jobs), 200)
         raise DrillRefused(
             f"{node} runs {jobs}. A drill would disturb it. Wait until it has ended, or choose another node."
         )
     if machine.service is not ServiceState.SERVING or machine.holder is not Holder.NOBODY:
-        raise DrillRefused(
-            f"{node} is {machine.service.value} ({one_line(machine.status, 200)}). A drill runs only on a node that serves."
-        )
+        message = f"{node} is {machine.service.value} ({one_line(machine.status, 200)}). A drill runs only on a node that serves."
+        raise DrillRefused(message)
 
 
 def condition_after(machines: Machines, node: str) -> str:

@@ -220,9 +220,8 @@ def _shape(options: FaultOptions, probed: str) -> DrillFault:
     head, _, rest = probed.partition("\n")
     device = head.removeprefix("device ").strip()
     if not re.fullmatch(r"[A-Za-z0-9._@-]{1,15}", device):
-        raise DrillRefused(
-            f"{options.node} has no default route, so its interface is not known. Give --interface."
-        )
+        message = f"{options.node} has no default route, so its interface is not known. Give --interface."
+        raise DrillRefused(message)
     if not re.fullmatch(r"[1-9]\d{0,8}(kbit|mbit|gbit)", options.rate):
         raise DrillRefused(f"{options.rate!r:.40} is not a rate such as 10mbit.")
     roots = [line for line in rest.splitlines() if " root" in line]

@@ -268,9 +268,8 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     if not facts.are_for(policy.instance_types, gate.declared(())):
         machine, types = (declared.instance_type, types_text(policy.instance_types, declared.instance_type))
         text = f"policy {policy.name!r} ({gate.policy.file}) was not written for {machine}, but for {types}"
-        raise GateFileError(
-            file, where, f"{text}. Name another in [policy] file, or add the type to a copy of this one"
-        )
+        message = f"{text}. Name another in [policy] file, or add the type to a copy of this one"
+        raise GateFileError(file, where, message)
     try:
         catalogue = catalog.with_extra(gate.checks.extra)
     except CatalogError as error:

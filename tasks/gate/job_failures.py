@@ -49,18 +49,15 @@ def require_reports(watched: JobEnd, logs: Iterable[str] = ()) -> None:
     """
     status, reason = watched.status, _said_of(watched)
     if any(map(NO_AGENT.search, (status.detail, *logs))):
-        raise LaunchRejected(
-            f"{reason}. The image has no container.agent, which starts the checks. {BUILD_IMAGE}"
-        )
+        message = f"{reason}. The image has no container.agent, which starts the checks. {BUILD_IMAGE}"
+        raise LaunchRejected(message)
     if watched.late and status.state is JobState.PENDING and status.trouble is Trouble.NONE:
-        raise NoCapacity(
-            f"{reason} ({status.detail}). Try later, or set capacity_wait_minutes in [cluster] to wait."
-        )
+        message = f"{reason} ({status.detail}). Try later, or set capacity_wait_minutes in [cluster] to wait."
+        raise NoCapacity(message)
     match status.trouble:
         case Trouble.CONFIGURATION:
-            raise LaunchRejected(
-                f"{reason}. Nothing was judged: correct the gate file, or the files that it names."
-            )
+            message = f"{reason}. Nothing was judged: correct the gate file, or the files that it names."
+            raise LaunchRejected(message)
         case Trouble.NO_CAPACITY:
             raise NoCapacity(f"{reason}. Try later, or set capacity_wait_minutes in [cluster] to wait.")
         case Trouble.QUOTA:
@@ -70,9 +67,8 @@ def require_reports(watched: JobEnd, logs: Iterable[str] = ()) -> None:
         case Trouble.NONE | Trouble.ENDED if status.exit_codes and {*status.exit_codes.values()} == {
             Exit.REJECTED
         }:
-            raise LaunchRejected(
-                f"{reason}. Nothing was judged: the nodes rejected the job before the first check."
-            )
+            message = f"{reason}. Nothing was judged: the nodes rejected the job before the first check."
+            raise LaunchRejected(message)
         case Trouble.NONE | Trouble.ENDED | Trouble.STOPPED | Trouble.MAX_RUNTIME:
             return
         case _:

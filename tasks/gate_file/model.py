@@ -109,9 +109,8 @@ class MachineTable(GateTable):
     def ports_have_a_rate(self) -> MachineTable:
         """A port whose rate nobody declared could run at a quarter of it unnoticed."""
         if (self.ib_ports > 0) != (self.ib_rate_gbit_s is not None):
-            raise ValueError(
-                "ib_ports and ib_rate_gbit_s (of one port, such as 400 for NDR) belong together: give both or neither"
-            )
+            message = "ib_ports and ib_rate_gbit_s (of one port, such as 400 for NDR) belong together: give both or neither"
+            raise ValueError(message)
         return self
 
 
@@ -234,9 +233,8 @@ class TrainingTable(GateTable):
         if bool(self.command) == bool(self.model_trainer):
             raise ValueError("give either command or model_trainer")
         if self.model_trainer and (self.image or self.request or self.environment):
-            raise ValueError(
-                "image, request and environment are the model_trainer's own: leave them out here"
-            )
+            message = "image, request and environment are the model_trainer's own: leave them out here"
+            raise ValueError(message)
         if self.distributed == "torchrun" and self.command and PYTHON.fullmatch(self.command[0]):
             raise ValueError(
                 f"torchrun starts Python itself, and would take {self.command[0]!r} for the script: "
@@ -282,9 +280,8 @@ class RemediationTable(GateTable):
     def machines_that_change(self) -> RemediationTable:
         """To repair needs a back end that can."""
         if self.mode in ("ask", "act") and self.machines == "log":
-            raise ValueError(
-                f'mode = "{self.mode}" needs machines that can be changed: write machines = "slurm", "hyperpod" or "kubernetes"'
-            )
+            message = f'mode = "{self.mode}" needs machines that can be changed: write machines = "slurm", "hyperpod" or "kubernetes"'
+            raise ValueError(message)
         return self
 
 

@@ -62,9 +62,8 @@ def require_variables(job: JobSpec, reserved: tuple[str, ...], names: Collection
         if not re.fullmatch(VARIABLE, name) or "\0" in value:
             raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")
         if (name.startswith(reserved) and name not in KNOBS) or name in names:
-            raise LaunchRejected(
-                f"{job.name}: the variable {name:.80} would tell {readers} what to do. Take it out of [training.environment]."
-            )
+            message = f"{job.name}: the variable {name:.80} would tell {readers} what to do. Take it out of [training.environment]."
+            raise LaunchRejected(message)
 
 
 def no_job(detail: str) -> JobStatus:

@@ -85,9 +85,8 @@ def vendored() -> dict[str, bytes]:
     try:
         package = metadata.distribution(VENDORED)
     except metadata.PackageNotFoundError as error:
-        raise LaunchError(
-            f"{VENDORED} is not installed here, and the nodes need it. Run make gate."
-        ) from error
+        message = f"{VENDORED} is not installed here, and the nodes need it. Run make gate."
+        raise LaunchError(message) from error
     files = {
         f"{LIBRARIES}/{path.as_posix()}": Path(str(package.locate_file(path))).read_bytes()
         for path in package.files or ()

@@ -143,9 +143,8 @@ def listed(machines: Mapping[str, AnyMachine], node: str) -> AnyMachine:
     """The machine of that name, if it can be judged. Raises ActRefused."""
     machine = machines.get(node)
     if machine is None or machine.service is ServiceState.GONE:
-        raise ActRefused(
-            f"The engine has no node {node!r:.80}. Correct the name (`prelaunch fleet list GATE_FILE` lists them)."
-        )
+        message = f"The engine has no node {node!r:.80}. Correct the name (`prelaunch fleet list GATE_FILE` lists them)."
+        raise ActRefused(message)
     if machine.service is ServiceState.UNKNOWN:
         raise ActRefused(f"The state {machine.status!r:.200} of {node} is unknown. It is left alone.")
     return machine
@@ -176,9 +175,8 @@ def require_free_or_ours(machine: Machine, mark: Mark) -> None:
 def require_quiet(machine: Machine) -> None:
     """Raise ActRefused while something runs on the machine."""
     if machine.jobs:
-        raise ActRefused(
-            f"{machine.node} still runs {', '.join(machine.jobs)!s:.120}. Wait until it has ended."
-        )
+        message = f"{machine.node} still runs {', '.join(machine.jobs)!s:.120}. Wait until it has ended."
+        raise ActRefused(message)
 
 
 @contextmanager
@@ -187,9 +185,8 @@ def after_change(node: str) -> Iterator[None]:
     try:
         yield
     except EngineSilent as error:
-        raise ActAmbiguous(
-            f"The change of {node} was taken, and then its engine did not answer: {error}"
-        ) from error
+        message = f"The change of {node} was taken, and then its engine did not answer: {error}"
+        raise ActAmbiguous(message) from error
 
 
 @dataclass(frozen=True)

@@ -226,9 +226,8 @@ class KubernetesMachines:
         try:
             changed = self.api.patch(NODE, machine.node, change)
         except EngineUnavailable as error:
-            raise ActAmbiguous(
-                f"It is not known whether the change of {machine.node} was taken: {clean(error)}"
-            ) from error
+            text = f"It is not known whether the change of {machine.node} was taken: {clean(error)}"
+            raise ActAmbiguous(text) from error
         except ApiRefused as refusal:
             if refusal.status == 409:
                 # Each status of a kubelet changes the version: what was decided may be right at the next look.

@@ -148,9 +148,8 @@ class SlurmMachines:
             except UnreadableNodes as error:
                 raise EngineSilent(f"Slurm's answer cannot be read: {error}.") from error
             if not program:
-                raise ActRefused(
-                    "slurm.conf has no RebootProgram, so Slurm cannot reboot a node. Set one, or reboot it by hand."
-                )
+                message = "slurm.conf has no RebootProgram, so Slurm cannot reboot a node. Set one, or reboot it by hand."
+                raise ActRefused(message)
         if not view.drained(node, mark):
             self._drained(node, mark)
         self._reserve(node, (), mark)

@@ -94,9 +94,8 @@ def reason_of(mark: Mark) -> str:
     """The reason for a mark. Raises ActRefused for one that scontrol could read otherwise."""
     text = str(mark).strip()
     if not re.fullmatch(MARK, text):
-        raise ActRefused(
-            f"{text!r:.120} cannot be a reason in Slurm. Gates and checks have letters, digits and . _ - in their names."
-        )
+        message = f"{text!r:.120} cannot be a reason in Slurm. Gates and checks have letters, digits and . _ - in their names."
+        raise ActRefused(message)
     return text
 
 

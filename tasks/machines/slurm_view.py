@@ -108,9 +108,8 @@ class View:
         """Raise ActRefused unless the node is drained with our mark."""
         require_ours(self.listed(name), mark)
         if not self.drained(name, mark):
-            raise ActRefused(
-                f"{name} is not drained under the mark {str(mark)!r:.120}: {self.status(name)!r:.200}."
-            )
+            message = f"{name} is not drained under the mark {str(mark)!r:.120}: {self.status(name)!r:.200}."
+            raise ActRefused(message)
 
     def require_partner(self, name: str, node: str, mark: Mark) -> None:
         """Raise ActRefused unless the node serves, or is reserved for just this re-test."""
@@ -143,9 +142,8 @@ class View:
             )
         self.require_unchanged(name)
         if missing := nodes - self.reservations[name].nodes:
-            raise ActRefused(
-                f"Somebody took {', '.join(sorted(missing))} out of reservation {name}. A person has to look at it."
-            )
+            message = f"Somebody took {', '.join(sorted(missing))} out of reservation {name}. A person has to look at it."
+            raise ActRefused(message)
 
     def silent(self, name: str) -> bool:
         """Whether slurmctld waits for an answer of the node's slurmd."""
@@ -158,9 +156,8 @@ class View:
         if self.machine(name).service is not ServiceState.TESTING:
             raise ActRefused(f"{name} cannot be freed while Slurm shows {node.status!r:.200}.")
         if node.reason and node.mark is None:
-            raise ActRefused(
-                f"Somebody wrote a reason for {name} during its re-test: {node.status!r:.200}. It is not freed."
-            )
+            message = f"Somebody wrote a reason for {name} during its re-test: {node.status!r:.200}. It is not freed."
+            raise ActRefused(message)
 
     def require_freed(self, name: str) -> str:
         """The engine's words for a node that was freed. Raises ActAmbiguous if it does not serve and nobody has taken it."""

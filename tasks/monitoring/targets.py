@@ -69,9 +69,8 @@ def document(targets: Sequence[Target]) -> str:
     for target in targets:
         other = by_node.setdefault((target.cluster, target.node), target)
         if other != target:
-            raise TargetsError(
-                f"node {target.node} of cluster {target.cluster} is declared twice, and differently."
-            )
+            message = f"node {target.node} of cluster {target.cluster} is declared twice, and differently."
+            raise TargetsError(message)
     groups = [
         {
             "targets": [target.address],

@@ -164,9 +164,8 @@ class PagerDutyNotifier(Notifier):
             self.table.owner_routing_key if page.audience is Audience.OWNER else self.table.routing_key
         )
         if not reference:
-            raise NotifyError(
-                "the gate's owner has no routing key. Set [notify.pagerduty] owner_routing_key."
-            )
+            message = "the gate's owner has no routing key. Set [notify.pagerduty] owner_routing_key."
+            raise NotifyError(message)
         routing_key = self.means.secret(reference)
         incident = Incident(
             SCHEMA_VERSION, dedup_key(page), reference, page.gate_id, page.topic.value, page.culprits, page.gate
@@ -213,9 +212,8 @@ class PagerDutyNotifier(Notifier):
                 failed.append(f"{incident.dedup_key}: {error}")
         others = len(ended) - len(mine)
         if failed:
-            raise NotifyError(
-                f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
-            )
+            message = f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
+            raise NotifyError(message)
         notes = [f"{counted(done, 'incident')} resolved"] if done else []
         notes += [f"{others} left open, because other gates' routing keys opened them"] if others else []
         return ", ".join(notes)
@@ -256,9 +254,8 @@ def _attempt(url: str, event: Event, limit_s: float) -> None:
     if reply.status_code == 429 or reply.status_code >= 500:
         after = reply.headers.get("Retry-After", "")
         raise Later(message, float(after) if after.isdigit() else 0.0)
-    raise NotifyError(
-        f"PagerDuty refused the event: {message}. Look at the routing key and url of [notify.pagerduty]."
-    )
+    text = f"PagerDuty refused the event: {message}. Look at the routing key and url of [notify.pagerduty]."
+    raise NotifyError(text)
 
 
 def _hidden(text: str, routing_key: str) -> str:

@@ -44,9 +44,8 @@ def _block(name: str) -> str:
         if isinstance(value, str) and value.strip():
             return value
         reason = "it contains no text"
-    raise NotifyError(
-        f"the block secret/{name} cannot be read ({reason}). Create it in Prefect's UI: Blocks, Secret, a text."
-    )
+    message = f"the block secret/{name} cannot be read ({reason}). Create it in Prefect's UI: Blocks, Secret, a text."
+    raise NotifyError(message)
 
 
 async def _loaded(name: str) -> object:

@@ -134,9 +134,8 @@ async def _started(deployment: str, request: Mapping[str, object], once: str) ->
             target = await client.read_deployment_by_name(deployment)
             wanted = _merged(target.parameters.get("request"), request)
             if deployment.startswith(GATES) and not wanted.get("gate_file"):
-                raise FollowError(
-                    f"{deployment} has no gate file of its own. Name one: prelaunch run start {deployment} --gate NAME"
-                )
+                text = f"{deployment} has no gate file of its own. Name one: prelaunch run start {deployment} --gate NAME"
+                raise FollowError(text)
             parameters, key = {**target.parameters, "request": wanted}, _run_key(deployment, request, once)
             flow_run = await client.create_flow_run_from_deployment(
                 target.id, parameters=parameters, idempotency_key=key

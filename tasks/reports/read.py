@@ -210,9 +210,8 @@ def read_input(file: str) -> tuple[str, bytes]:
             return str(path), opened.read(REPORT_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(
-            file, f"it cannot be read ({reason}). Name a report, a folder, or - for stdin."
-        ) from error
+        message = f"it cannot be read ({reason}). Name a report, a folder, or - for stdin."
+        raise InputError(file, message) from error
 
 
 def _only_report(folder: Path) -> Path:

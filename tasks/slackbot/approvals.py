@@ -184,9 +184,8 @@ def find_question(gates: Sequence[ListedGate], value: str) -> OpenAnswer:
             return OpenAnswer(question, allowed, gate, store)
     if failed:
         raise NotAnswerable(UNREAD)
-    raise NotAnswerable(
-        "No gate that this app serves has asked this question. See deployments/slack.toml, or answer in Prefect."
-    )
+    message = "No gate that this app serves has asked this question. See deployments/slack.toml, or answer in Prefect."
+    raise NotAnswerable(message)
 
 
 def _require_open(pending: OpenAnswer) -> None:
@@ -200,9 +199,8 @@ def _require_open(pending: OpenAnswer) -> None:
     if before is not None:
         raise NotAnswerable(f"It is answered already: {answer_text(before)}. Nothing was changed.")
     if time.time() >= question.deadline:
-        raise NotAnswerable(
-            f"The time to answer was over {when(question.deadline)}: it is refused. Run the gate again."
-        )
+        message = f"The time to answer was over {when(question.deadline)}: it is refused. Run the gate again."
+        raise NotAnswerable(message)
 
 
 def _require_allowed(pending: OpenAnswer, person: str, action: ApprovalAction) -> None:
@@ -231,12 +229,10 @@ def _require_waiting(pending: OpenAnswer, runs: PrefectRuns) -> None:
         LOG.warning("gate %s: %s The answer is stored and will be delivered later.", question.gate_id, error)
         return
     if run is None:
-        raise NotAnswerable(
-            "Prefect's server has no such run. Check that it is the server that runs the gate."
-        )
+        message = "Prefect's server has no such run. Check that it is the server that runs the gate."
+        raise NotAnswerable(message)
     if run.flow != (REMEDY if question.repair else FLOW) or run.gate_file != pending.allowed.file:
-        raise NotAnswerable(
-            "The run is of another gate file than this app serves. Answer in Prefect, and see deployments/slack.toml."
-        )
+        message = "The run is of another gate file than this app serves. Answer in Prefect, and see deployments/slack.toml."
+        raise NotAnswerable(message)
     if run.over and not question.repair:
         raise NotAnswerable(f"The run has ended ({escape(run.state, 60)}): nobody waits for an answer.")

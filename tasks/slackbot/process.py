@@ -180,9 +180,8 @@ class SlackProcess:
         client.socket_mode_request_listeners.append(envelopes)
         web.attempt("apps.connections.open", client.connect)
         if not hello.wait(HELLO_S):
-            raise SlackAppError(
-                "Slack opened no socket: its WebSocket host cannot be reached, or Socket Mode is off."
-            )
+            text = "Slack opened no socket: its WebSocket host cannot be reached, or Socket Mode is off."
+            raise SlackAppError(text)
         LOG.info("serving %s", ", ".join(gate.name for gate in self._config.gates))
 
 

@@ -227,9 +227,8 @@ class AwsCalls(ABC):
                 )
             problem = f"{action} {self.where} gives no usable answer ({passing.reason})"
             if not self.wait(wait_s, problem, tried_s, within_s):
-                raise self.unavailable(
-                    f"{action} {self.where}: no answer in {attempts} attempts, and the gate is to end; last: {passing.reason}"
-                )
+                message = f"{action} {self.where}: no answer in {attempts} attempts, and the gate is to end; last: {passing.reason}"
+                raise self.unavailable(message)
 
     def fault(self, action: str, error: Exception, attempts: int = 1) -> Passing:
         """What may pass. Raises AwsRefused or `unusable` for what does not, and `error` itself if it is not AWS's."""

@@ -151,9 +151,8 @@ class FolderStore:
             message = f"{error.filename or path}: {error.strerror or error}"
             if error.errno in FULL:
                 # Which file was too large for it helps nobody.
-                raise StoreFull(
-                    f"the store {self.root} is full ({error.strerror or error}). Free space there."
-                ) from error
+                text = f"the store {self.root} is full ({error.strerror or error}). Free space there."
+                raise StoreFull(text) from error
             if error.errno in UNWRITABLE:
                 raise StoreUnwritable(
                     f"the store {self.root} cannot be written ({message}). "
@@ -173,13 +172,11 @@ def _read(path: Path) -> bytes:
 def _unless_gone(error: OSError) -> None:
     """Raise unless the folder is gone: a folder that cannot be read is not an empty one."""
     if isinstance(error, NotADirectoryError):
-        raise StoreMissing(
-            f"{error.filename}: a part of it is a file. Name the folder of a store."
-        ) from error
+        message = f"{error.filename}: a part of it is a file. Name the folder of a store."
+        raise StoreMissing(message) from error
     if not isinstance(error, FileNotFoundError):
-        raise StoreError(
-            f"{error.filename} cannot be listed: {error.strerror}. Correct its permissions."
-        ) from error
+        message = f"{error.filename} cannot be listed: {error.strerror}. Correct its permissions."
+        raise StoreError(message) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -103,9 +103,8 @@ def _gate_of(store: Store, key: str, data: bytes) -> str:
         raise StoreError(f"{store.location(key)} cannot be read, so nothing is pruned: {error}") from error
     gate_id = value.get("gate_id") if isinstance(value, dict) else None
     if not isinstance(gate_id, str):
-        raise StoreError(
-            f"{store.location(key)} names no gate, so nothing is pruned. Remove it if nothing runs."
-        )
+        message = f"{store.location(key)} names no gate, so nothing is pruned. Remove it if nothing runs."
+        raise StoreError(message)
     return gate_id
 
 

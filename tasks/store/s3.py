@@ -94,9 +94,8 @@ class S3Store:
         key = f"probe-{secrets.token_hex(8)}"
         try:
             if not self._put_if(key, b"probe\n", IfNoneMatch="*"):
-                raise base.StoreError(
-                    f"{self.location(key)} could not be created, though nothing is there. Try again."
-                )
+                message = f"{self.location(key)} could not be created, though nothing is there. Try again."
+                raise base.StoreError(message)
             ignored = [
                 name
                 for name, done in (

@@ -125,9 +125,8 @@ def _arguments(context: Context, gpus: int) -> tuple[str, ...]:
 def _read(name: str, result: ToolResult) -> NcclTestsRun:
     """The only run of the program. Raises CheckError if it is not complete."""
     if not result.whole:
-        raise CheckError(
-            f"{name} did not end by itself, or its output was truncated\n{result.account()[-2000:]}"
-        )
+        message = f"{name} did not end by itself, or its output was truncated\n{result.account()[-2000:]}"
+        raise CheckError(message)
     runs = read(f"{result.stdout}\n{result.stderr}")
     if len(runs) != 1:
         raise CheckError(f"{name} printed {len(runs)} runs, not one\n{result.account()[-2000:]}")

@@ -36,9 +36,8 @@ def sent(rank: int, count: int, round_: int, device: str, start: int = 0) -> Ten
 def summed(ranks: int, count: int, round_: int, device: str, start: int = 0) -> Tensor:
     """The element-wise sum over all ranks, from index `start` on. Raises ValueError if that is not exact."""
     if ranks > MOST_RANKS:
-        raise ValueError(
-            f"the sum over {ranks} ranks is not exact in float32, over at most {MOST_RANKS} it is"
-        )
+        message = f"the sum over {ranks} ranks is not exact in float32, over at most {MOST_RANKS} it is"
+        raise ValueError(message)
     import torch
 
     wide = torch.tensor(_residue_sums(ranks, P, RANK_STEP), device=device)

@@ -121,9 +121,8 @@ def whole_world(context: Context) -> World:
     if own.world_size > operations.MOST_RANKS:
         raise CheckError(f"sums over more than {operations.MOST_RANKS} ranks are not exact: use fewer ranks")
     if dist.get_world_size() != own.world_size or dist.get_rank() != own.rank:
-        raise CheckError(
-            f"the process group has {dist.get_world_size()} ranks, but {own.world_size} were started"
-        )
+        message = f"the process group has {dist.get_world_size()} ranks, but {own.world_size} were started"
+        raise CheckError(message)
     return World(own.rank, own.world_size, own.device)
 
 
@@ -248,9 +247,8 @@ def _fits(sweep: Sweep, size: int, spent_s: float, budget_s: float) -> bool:
 def _measurement(collective: Collective, sweep: Sweep, sizes: Sequence[int], world: World) -> Measurement:
     left_out = len(sizes) - len(sweep.sizes)
     if left_out and sweep.sizes[-1] < LEAST_PEAK_BYTES <= sizes[-1]:
-        raise CheckError(
-            f"only {len(sweep.sizes)} of {len(sizes)} sizes were measured in time: the host is busy or the network is slow"
-        )
+        message = f"only {len(sweep.sizes)} of {len(sizes)} sizes were measured in time: the host is busy or the network is slow"
+        raise CheckError(message)
     measured = list(zip(sweep.sizes, sweep.seconds, strict=True))
     busbw = tuple(busbw_gbps(collective.name, size, spent, world.ranks) for size, spent in measured)
     head = f"{collective.name}, {world.ranks} ranks: size, median of the slowest rank's times, bus bandwidth"

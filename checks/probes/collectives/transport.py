@@ -67,9 +67,8 @@ def transport(context: Context) -> Measurement:
     if not own.channels:
         raise CheckError("NCCL's log shows no channel of this rank, so it is unknown what carried its data")
     if context.declared.nodes > 1 and not crosses(read(text).channels):
-        raise CheckError(
-            f"{context.declared.nodes} nodes are declared, but no NCCL channel of this node's ranks goes to another node"
-        )
+        message = f"{context.declared.nodes} nodes are declared, but no NCCL channel of this node's ranks goes to another node"
+        raise CheckError(message)
     metrics = measured(own, context.instance, context.declared.nodes)
     return Measurement({**metrics, "nccl_version": _version(own)}, evidence(own))
 

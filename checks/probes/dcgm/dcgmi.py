@@ -58,9 +58,8 @@ def document(text: str) -> dict[str, object]:
     """The JSON object in the text. Raises CheckError if there is none, or it is truncated."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0:
-        raise CheckError(
-            f"the output has no JSON document: {' '.join(text.split())[:200] or 'it printed nothing'}"
-        )
+        message = f"the output has no JSON document: {' '.join(text.split())[:200] or 'it printed nothing'}"
+        raise CheckError(message)
     try:
         value = parse_json(text[start : end + 1] if end > start else text[start:], MAX_BYTES)
     except DecodeError as error:
@@ -113,9 +112,8 @@ def run_to_deadline(arguments: Sequence[str], deadline_s: float) -> ToolResult:
     """
     result = tool.run(("dcgmi", *arguments), deadline_s, interrupt_s=GRACE_S)
     if result.code is None:
-        raise CheckError(
-            f"dcgmi was interrupted at its deadline of {deadline_s:g} s. {_after_interruption(result)}\n{_short(result)}"
-        )
+        message = f"dcgmi was interrupted at its deadline of {deadline_s:g} s. {_after_interruption(result)}\n{_short(result)}"
+        raise CheckError(message)
     refuse(result)
     return result
 

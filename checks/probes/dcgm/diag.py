@@ -55,9 +55,8 @@ def read(result: ToolResult) -> Diagnosis:
     """The diagnosis in the output of dcgmi. Raises CheckError."""
     diagnosis = result.parsed(diag_json.parse)
     if result.code and not _explains(diagnosis, result.code):
-        raise CheckError(
-            f"dcgmi ended with exit code {result.code}, but no failed test explains it: {result.account()[:1500]}"
-        )
+        message = f"dcgmi ended with exit code {result.code}, but no failed test explains it: {result.account()[:1500]}"
+        raise CheckError(message)
     return diagnosis
 
 

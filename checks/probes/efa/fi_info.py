@@ -40,9 +40,8 @@ def parse(text: str) -> tuple[EfaEndpoint, ...]:
         if match := _FIELD.match(line):
             fields.append((number, match[1], match[2]))
         elif _BEGUN.match(line):
-            raise CheckError(
-                f"line {number} of fi_info's output is truncated or garbled: {line.strip()!r:.80}"
-            )
+            message = f"line {number} of fi_info's output is truncated or garbled: {line.strip()!r:.80}"
+            raise CheckError(message)
     if not fields:
         raise CheckError("fi_info printed no endpoint")
     return tuple(_endpoint(fields[at : at + len(FIELDS)]) for at in range(0, len(fields), len(FIELDS)))
@@ -51,16 +50,14 @@ def parse(text: str) -> tuple[EfaEndpoint, ...]:
 def _endpoint(block: Sequence[tuple[int, str, str]]) -> EfaEndpoint:
     names, first = tuple(name for _, name, _ in block), block[0][0]
     if names != FIELDS:
-        raise CheckError(
-            f"the block at line {first} of fi_info's output is truncated: it has {', '.join(names)}"
-        )
+        message = f"the block at line {first} of fi_info's output is truncated: it has {', '.join(names)}"
+        raise CheckError(message)
     endpoint = EfaEndpoint(**{name: value for _, name, value in block}, line=first)
     if not re.fullmatch(r"\d+\.\d+", endpoint.version) or not endpoint.protocol.startswith("FI_PROTO_"):
         raise CheckError(f"the block at line {first} of fi_info's output is garbled")
     if endpoint.type not in ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG"):
-        raise CheckError(
-            f"the block at line {first} of fi_info's output has an endpoint of type {endpoint.type:.40}"
-        )
+        message = f"the block at line {first} of fi_info's output has an endpoint of type {endpoint.type:.40}"
+        raise CheckError(message)
     return endpoint
 
 

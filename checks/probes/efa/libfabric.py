@@ -132,9 +132,8 @@ class Server:
             if self._thread.is_alive() or BUSY not in self._said:
                 break
         self.close()
-        raise CheckError(
-            f"the fi_pingpong server of this node did not start listening in time: {self._error or self._said[:500]}"
-        )
+        message = f"the fi_pingpong server of this node did not start listening in time: {self._error or self._said[:500]}"
+        raise CheckError(message)
 
     def close(self) -> str:
         """End the server and return its output: a server that lost its client in the middle of a message would wait for ever."""
@@ -291,9 +290,8 @@ def _tables(text: str) -> Iterator[list[PingpongSize]]:
 def _record(line: str, number: int, before: list[PingpongSize]) -> PingpongSize:
     match = SIZE_LINE.match(line)
     if match is None:
-        raise CheckError(
-            f"line {number} of fi_pingpong's output is truncated or garbled: {line.strip()!r:.80}"
-        )
+        message = f"line {number} of fi_pingpong's output is truncated or garbled: {line.strip()!r:.80}"
+        raise CheckError(message)
     size, sent = _count(match["size"], 1024), _count(match["sent"], 1000)
     acked = _count(match["ack"].lstrip("="), 1000)
     rate, usec, mxfers = float(match["mb"]), float(match["usec"]), float(match["mx"])

@@ -80,9 +80,8 @@ def _measure(
     _tell_done(context)
     _wait_for_predecessor(context, min(ends, time.monotonic() + _patience_s(context, len(names))), servers)
     if len(ran) < len(names):
-        raise CheckError(
-            f"{peer.name} has servers for {len(ports)} devices, but this node has {len(names)} devices to measure"
-        )
+        message = f"{peer.name} has servers for {len(ports)} devices, but this node has {len(names)} devices to measure"
+        raise CheckError(message)
     pairs = [f"{context.node} -> {peer.name} ({d})" for d in names]
     return measurement(name, peer.name, pairs, list(ran.values()))
 

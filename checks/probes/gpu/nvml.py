@@ -66,9 +66,8 @@ def session() -> Iterator[Any]:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         if code_of(error) == LIBRARY_NOT_FOUND:
-            raise NvmlMissing(
-                f"nvmlInit: {error}. Install the driver, or mount its libraries into the container."
-            ) from error
+            message = f"nvmlInit: {error}. Install the driver, or mount its libraries into the container."
+            raise NvmlMissing(message) from error
         raise NvmlError(f"nvmlInit: {error}", FAULTS.get(code_of(error), "")) from error
     try:
         yield nvml

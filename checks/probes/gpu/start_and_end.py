@@ -36,9 +36,8 @@ def start_and_end(context: Context) -> Measurement:
     """
     earlier = context.before.get("gpus") if context.before else None
     if not isinstance(earlier, list) or not all(isinstance(record, dict) for record in earlier):
-        raise CheckError(
-            "the GPUs could not be read at the start of the run, so there is nothing to compare with"
-        )
+        message = "the GPUs could not be read at the start of the run, so there is nothing to compare with"
+        raise CheckError(message)
     with nvml.session() as module:
         gpus = nvml.gpu_records(module, READ)
     return compared(earlier, [_gpu_state(gpu) for gpu in gpus], context.declared.gpus_per_node)

@@ -154,18 +154,16 @@ class LoadSamples:
 def under_load(context: Context) -> LoadSamples:
     """Load the rank's GPU for the profile's seconds, and sample it. Raises LoadError, NvmlError, NvmlMissing."""
     if context.rank_place is None or not context.rank_place.device.startswith("cuda"):
-        raise LoadError(
-            "this check needs a rank with a GPU. Run it under torchrun on a node that declares GPUs."
-        )
+        message = "this check needs a rank with a GPU. Run it under torchrun on a node that declares GPUs."
+        raise LoadError(message)
     seconds = context.options.get("seconds", SECONDS)
     with nvml.session() as module:
         device = context.rank_place.device
         try:
             load = make_load(device)
         except Exception as error:  # torch and CUDA raise anything: no GPU, no memory, no CUDA in this build
-            raise LoadError(
-                f"the load could not be started on {device}: {type(error).__name__}: {error}"
-            ) from error
+            message = f"the load could not be started on {device}: {type(error).__name__}: {error}"
+            raise LoadError(message) from error
         handle, index = find(module, load.uuid)
         return _sampled(module, handle, index, load, seconds)
 
@@ -201,9 +199,8 @@ def require_load(samples: LoadSamples) -> LoadSamples:
     busy = samples.series("utilisation_percent")
     if busy is None:
         reason = samples.gpu.unread.get("utilisation_percent", "not in every sample")
-        raise LoadError(
-            f"{samples.gpu.label}: its utilisation could not be read, so it is unknown whether the load ran: {reason}"
-        )
+        message = f"{samples.gpu.label}: its utilisation could not be read, so it is unknown whether the load ran: {reason}"
+        raise LoadError(message)
     if samples.steps < 1 or statistics.median(busy) < LOADED_PERCENT:
         raise LoadError(
             f"{samples.gpu.label}: the GPU was not under load: utilisation {busy} %, {samples.steps} steps"

@@ -107,9 +107,8 @@ def size_to_write(folder: Path, wanted: float) -> int:
     free = space.f_bavail * space.f_frsize
     size = int(min(wanted, free * MOST_OF_FREE)) // MIB * MIB
     if size < LEAST_BYTES:
-        raise CheckError(
-            f"only {free} bytes are free on the disk of {folder}, which is too little to measure it"
-        )
+        message = f"only {free} bytes are free on the disk of {folder}, which is too little to measure it"
+        raise CheckError(message)
     return size
 
 
@@ -146,9 +145,8 @@ def measured(path: Path, size: int, seconds: float, deadline_s: float) -> Measur
 def whole_file(job: FioJob, size: int) -> None:
     """Raise CheckError unless the sequential job failed, or wrote and verified all of it."""
     if not job.error and (job.write.io_bytes < size or job.read.io_bytes < job.write.io_bytes):
-        raise CheckError(
-            f"fio wrote {job.write.io_bytes} and verified {job.read.io_bytes} of {size} bytes: not the whole file"
-        )
+        message = f"fio wrote {job.write.io_bytes} and verified {job.read.io_bytes} of {size} bytes: not the whole file"
+        raise CheckError(message)
 
 
 def together(job: FioJob, other: FioJob, size: int, direct: bool, account: str) -> Measurement:

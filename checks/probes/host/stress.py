@@ -64,9 +64,8 @@ def parse(text: str, stressor: str, exit_code: int) -> StressRun:
     if failures and exit_code:
         return _stressed(matches[-1] if matches else None, text, failures)
     if exit_code:
-        raise CheckError(
-            f"stress-ng ended with exit code {exit_code} without a failure message: {_last(text)}"
-        )
+        message = f"stress-ng ended with exit code {exit_code} without a failure message: {_last(text)}"
+        raise CheckError(message)
     if not matches or not _WELL.search(text):
         raise CheckError(f"stress-ng printed no result for {stressor}, or no successful end: {_last(text)}")
     return _stressed(matches[-1], text, failures)

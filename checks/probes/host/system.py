@@ -346,7 +346,6 @@ def _pid_max(root: Path) -> int:
 def _machine_oom_kills(root: Path) -> int:
     table = parse_table(_read(root / "proc/vmstat"), "proc/vmstat")
     if "oom_kill" not in table:
-        raise CheckError(
-            "neither the cgroup nor /proc/vmstat has the counter oom_kill (Linux 4.13 or later has it)"
-        )
+        message = "neither the cgroup nor /proc/vmstat has the counter oom_kill (Linux 4.13 or later has it)"
+        raise CheckError(message)
     return table["oom_kill"]

@@ -62,9 +62,8 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
     """The growth of every counter (pure)."""
     names = list(after)
     if not names:
-        raise CheckError(
-            f"none of the ports of the start of the run is there any more: {sorted(before)!r:.200}"
-        )
+        message = f"none of the ports of the start of the run is there any more: {sorted(before)!r:.200}"
+        raise CheckError(message)
     looks = [growth.Growth(before.get(name), after[name]) for name in names]
     gone = sorted(set(before) - set(after))
     return Measurement(

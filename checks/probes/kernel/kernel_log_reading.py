@@ -200,9 +200,8 @@ class _Explainer:
         if 2 * sum("\0" in text for text in raw) > len(raw):
             raise reading.Garbled("most lines have zero bytes, so the file is not text")
         if lines:
-            raise reading.Garbled(
-                "no line is proven to come from the kernel, and a log without kernel lines does not show a healthy machine"
-            )
+            message = "no line is proven to come from the kernel, and a log without kernel lines does not show a healthy machine"
+            raise reading.Garbled(message)
         raise reading.NotRecognised("the text has no line in the form of a kernel log")
 
     def _put_in_order(self, lines: list[log_lines.Line]) -> tuple[str, ...]:

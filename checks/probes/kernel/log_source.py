@@ -304,9 +304,8 @@ def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES)
     if not (reader.tagged or (vouched and reader.events)):
         raise UnusableSource(f"{path} has no kernel line in a known form")
     if reader.newest_age_s is not None and reader.newest_age_s > reader.window_s:
-        raise UnusableSource(
-            f"the last kernel line of {path} is {reader.newest_age_s:.0f} s old, so it does not show the current state"
-        )
+        message = f"the last kernel line of {path} is {reader.newest_age_s:.0f} s old, so it does not show the current state"
+        raise UnusableSource(message)
     return reader.log(str(path))
 
 

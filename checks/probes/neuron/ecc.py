@@ -90,9 +90,8 @@ def numbers(folder: Path) -> list[int]:
     if not numbers_found:
         raise CheckError(f"{folder} holds no Neuron device. Is the Neuron driver loaded?")
     if max(numbers_found) > MOST_DEVICES:
-        raise CheckError(
-            f"{folder} has a device number {max(numbers_found)}, which a Neuron driver never has"
-        )
+        message = f"{folder} has a device number {max(numbers_found)}, which a Neuron driver never has"
+        raise CheckError(message)
     return sorted(numbers_found)
 
 

@@ -203,6 +203,5 @@ def _connect(device: str, seconds: float) -> None:
     done = threading.Event()
     threading.Thread(target=together, name="first collective", daemon=True).start()
     if not done.wait(seconds):
-        raise CheckError(
-            f"the ranks formed no communicator within {seconds:g} s: at least one rank does not answer"
-        )
+        message = f"the ranks formed no communicator within {seconds:g} s: at least one rank does not answer"
+        raise CheckError(message)

@@ -97,6 +97,5 @@ def _in_channels(root: Path) -> str:
     if len(paths) == 1:
         return str(paths[0])
     problem = ", ".join(str(path) for path in paths) if paths else f"no {root}/input/data/*/bundle.json"
-    raise FetchError(
-        f"no bundle: PRELAUNCH_BUNDLE is not set, and there is {problem}. Set it, or give one channel."
-    )
+    message = f"no bundle: PRELAUNCH_BUNDLE is not set, and there is {problem}. Set it, or give one channel."
+    raise FetchError(message)

@@ -147,6 +147,5 @@ def _require_member(joined: AttemptMembers, name: str, start: ContainerStart) ->
     if joined.members.get(name) == start:
         return joined
     began = "with an earlier start of" if name in joined.members else "without"
-    raise NotInAttempt(
-        f"attempt {joined.token} began {began} this host. Start all hosts of the job again, together."
-    )
+    message = f"attempt {joined.token} began {began} this host. Start all hosts of the job again, together."
+    raise NotInAttempt(message)

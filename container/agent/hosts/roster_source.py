@@ -108,9 +108,8 @@ def _of_slurm(environment: Mapping[str, str], interface: str) -> Hosts | None:
     if not node and index.isdecimal() and int(index) < len(names):
         node = names[int(index)]
     if node not in names or not all(re.fullmatch(NODE_NAME, name) for name in names):
-        raise PlaceUnknown(
-            f"SLURMD_NODENAME {node!r:.80} is not among the nodes of this step, {listed:.200}. Start the agent with srun."
-        )
+        message = f"SLURMD_NODENAME {node!r:.80} is not among the nodes of this step, {listed:.200}. Start the agent with srun."
+        raise PlaceUnknown(message)
     return Hosts(names, node, interface)
 
 

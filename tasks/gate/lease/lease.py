@@ -337,9 +337,8 @@ def _held(store: Store, swapped: HeldLease | None, held: HeldLease) -> HeldLease
         cluster = held.lease.cluster
         if store.get(lease_key(cluster)) is None:
             path = store.location(lease_key(cluster))
-            raise LeaseLost(
-                f"the lock of cluster {cluster} is no longer in the store: somebody removed {path}, or the store."
-            )
+            message = f"the lock of cluster {cluster} is no longer in the store: somebody removed {path}, or the store."
+            raise LeaseLost(message)
         raise LeaseLost(f"another gate took over cluster {cluster} and its jobs.")
     return swapped
 

@@ -150,9 +150,8 @@ class KubernetesLauncher(FolderLauncher):
         body = {"binaryData": {f"{attempt}.json": base64.b64encode(data).decode()}}
         with explaining(name):
             if self.api.patch(CONFIG_MAP, name + ANSWERS_SUFFIX, body) is None:
-                raise LaunchError(
-                    f"{name}: its ConfigMap for answers is gone, so its pods cannot be given one."
-                )
+                message = f"{name}: its ConfigMap for answers is gone, so its pods cannot be given one."
+                raise LaunchError(message)
 
     def _cancel(self, name: str) -> None:
         status = self.state(name)  # a job that ended well stays so

@@ -32,9 +32,8 @@ def read_template(path: str) -> Mapping[str, Any]:
             text = file.read(FILE_BYTES + 1)
         template = yaml.safe_load(text) if len(text) <= FILE_BYTES else None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LaunchRejected(
-            f"pod_template_file {path} cannot be read: {' '.join(str(error).split())}. Correct it."
-        ) from error
+        message = f"pod_template_file {path} cannot be read: {' '.join(str(error).split())}. Correct it."
+        raise LaunchRejected(message) from error
     return checked(template if isinstance(template, dict) else {"": template}, path)
 
 
@@ -104,9 +103,8 @@ def _joined(theirs: list[Any], ours: list[Any], where: str) -> list[Any]:
     names = {name for name in map(_name, theirs) if name}
     for value in ours:
         if _name(value) in names:
-            raise LaunchRejected(
-                f"the pod template has {where} {_name(value)!r}, which is the gate's. Rename it."
-            )
+            message = f"the pod template has {where} {_name(value)!r}, which is the gate's. Rename it."
+            raise LaunchRejected(message)
     return [*theirs, *ours]
 
 

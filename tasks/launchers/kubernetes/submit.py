@@ -153,9 +153,8 @@ def _create(api: Api, name: str, body: Object) -> Object | None:
             if existing is not None and job_record.is_ours(existing, name):
                 return existing
         elif lost:  # it may have been taken, and may hold what the quota lacks now
-            raise base.EngineUnavailable(
-                f"{reason} Whether an earlier request was taken is not known."
-            ) from refusal
+            message = f"{reason} Whether an earlier request was taken is not known."
+            raise base.EngineUnavailable(message) from refusal
         raise reason from refusal
 
 

@@ -110,16 +110,14 @@ class LocalLauncher(FolderLauncher):
         if self.options.network != LocalNetwork.NAMESPACES:
             return
         if reason := network.unavailable():
-            raise base.LaunchRejected(
-                f"{plan.job.name}: {reason}. Run as root with iproute2, or set network = 'loopback'."
-            )
+            message = f"{plan.job.name}: {reason}. Run as root with iproute2, or set network = 'loopback'."
+            raise base.LaunchRejected(message)
         if self.options.prepared:
             try:
                 network.find(self.options.prepared, plan.job.nodes)
             except NetworkError as error:
-                raise base.LaunchRejected(
-                    f"{plan.job.name}: the prepared network cannot be used: {error}"
-                ) from error
+                message = f"{plan.job.name}: the prepared network cannot be used: {error}"
+                raise base.LaunchRejected(message) from error
 
     def _folder(self, name: str) -> JobFolder:
         return JobFolder(self.root / "jobs" / name)

@@ -181,7 +181,6 @@ def _ip(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NetworkError(f"ip {' '.join(arguments)}: {error}") from error
     if done.returncode != 0:
-        raise NetworkError(
-            f"ip {' '.join(arguments)}: {done.stderr.strip() or f'exit code {done.returncode}'}"
-        )
+        message = f"ip {' '.join(arguments)}: {done.stderr.strip() or f'exit code {done.returncode}'}"
+        raise NetworkError(message)
     return done.stdout

@@ -84,9 +84,8 @@ class LocalOptions:
                 )
         for mount in self.container_mounts:
             if not re.fullmatch(MOUNT, mount):
-                raise LaunchRejected(
-                    f"container_mounts: {mount!r:.200} is not source:target or source:target:ro with two absolute paths."
-                )
+                message = f"container_mounts: {mount!r:.200} is not source:target or source:target:ro with two absolute paths."
+                raise LaunchRejected(message)
         joins_namespaces = self.container_image and self.network == LocalNetwork.NAMESPACES
         if joins_namespaces and self.container_engine == ContainerEngine.DOCKER:
             raise LaunchRejected(

@@ -88,9 +88,8 @@ class SageMakerLauncher(base.Launcher):
             if described is not None:
                 self._output(name).fetch(into, described if job_states.state_of(described).final else None)
         except OSError as error:
-            raise base.LaunchError(
-                f"{name}: {into} cannot be written ({error.strerror or error}). Free space, or choose another folder."
-            ) from error
+            message = f"{name}: {into} cannot be written ({error.strerror or error}). Free space, or choose another folder."
+            raise base.LaunchError(message) from error
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         if not JOB_NAME.fullmatch(name) or not re.fullmatch(r"[A-Za-z0-9-]{1,63}", node):

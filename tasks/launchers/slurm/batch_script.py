@@ -179,8 +179,7 @@ def _require_possible(job: JobSpec) -> None:
     job_rules.require_no_request(job, "Slurm's options are in [cluster.options].")
     for node in job.exclude:
         if not re.fullmatch(NODE, node):
-            raise LaunchRejected(
-                f"{job.name}: {node!r:.80} cannot be the name of a node that it must not get."
-            )
+            message = f"{job.name}: {node!r:.80} cannot be the name of a node that it must not get."
+            raise LaunchRejected(message)
     job_rules.require_files(job, OWN_FILES)
     job_rules.require_variables(job, RESERVED, RESERVED_NAMES, "Slurm, a shell or the gate's agent")

@@ -66,14 +66,12 @@ def run(*argv: str, timeout_s: float = ANSWER_S) -> SlurmReply:
             env=environment_of(os.environ),
         )
     except FileNotFoundError as error:
-        raise MissingCommand(
-            f"there is no {argv[0]} on this machine. Run the gate where Slurm's commands are installed."
-        ) from error
+        message = f"there is no {argv[0]} on this machine. Run the gate where Slurm's commands are installed."
+        raise MissingCommand(message) from error
     except subprocess.TimeoutExpired as error:
         text = one_line((error.stderr or b"").decode(errors="replace").strip(), 500)
-        raise EngineUnavailable(
-            f"{argv[0]} did not answer within {timeout_s:g} s{f': {text}' if text else ''}."
-        ) from error
+        message = f"{argv[0]} did not answer within {timeout_s:g} s{f': {text}' if text else ''}."
+        raise EngineUnavailable(message) from error
     except OSError as error:
         raise EngineUnavailable(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
     return SlurmReply(

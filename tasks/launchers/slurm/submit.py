@@ -71,9 +71,8 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
             # It may come back, and a job that is left would run to its time limit.
             remaining = str(error)
         if time.monotonic() > deadline:
-            raise base.LaunchError(
-                f"{name} is not ended after {within_s:.0f} s: {remaining}. Look at squeue, and at the nodes' slurmd."
-            )
+            message = f"{name} is not ended after {within_s:.0f} s: {remaining}. Look at squeue, and at the nodes' slurmd."
+            raise base.LaunchError(message)
         time.sleep(poll_s)
 
 

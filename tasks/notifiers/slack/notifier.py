@@ -117,9 +117,8 @@ class SlackNotifier(base.Notifier):
         """Use Slack once no other thread of this process writes the run's messages; it is waited for so long. Raises NotifyError."""
         turn = _TURNS[hash(gate_id.removesuffix(SUFFIX)) % len(_TURNS)]
         if not turn.acquire(timeout=seconds):
-            raise base.NotifyError(
-                "another message of this run is on its way to Slack. It will be tried again with the next message."
-            )
+            message = "another message of this run is on its way to Slack. It will be tried again with the next message."
+            raise base.NotifyError(message)
         try:
             token = self._means.secret(self._table.token)
             yield SlackWeb(self._table.api_url, token, self._table.token, patient)

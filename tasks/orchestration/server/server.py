@@ -134,9 +134,8 @@ class EmbeddedServer:
         self.stop()
         first, _, full = reason.partition(": ")
         if first == "full":
-            raise StateFull(
-                f"{self._files.folder} is full: the embedded Prefect server did not start there ({full}). Free space there."
-            )
+            message = f"{self._files.folder} is full: the embedded Prefect server did not start there ({full}). Free space there."
+            raise StateFull(message)
         raise ServerFailed(
             f"The embedded Prefect server did not start: {reason}. Its log is {self._files.log}. "
             f"Delete {self._files.folder} (it holds past runs only) and try again, or set PREFECT_API_URL."

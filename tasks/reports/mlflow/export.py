@@ -93,9 +93,8 @@ def _require_packages(uri: str) -> None:
             import sagemaker_mlflow  # noqa: F401
         import mlflow.tracking  # noqa: F401
     except ImportError as error:
-        raise ExportRejected(
-            f"{error.name} is not installed. Remedy: pip install 'prelaunch[mlflow]'"
-        ) from None
+        message = f"{error.name} is not installed. Remedy: pip install 'prelaunch[mlflow]'"
+        raise ExportRejected(message) from None
 
 
 def _sent(run: MlflowRun, uri: str, experiment: str) -> str:
@@ -128,9 +127,8 @@ def _log(client: MlflowClient, run: MlflowRun, run_id: str, artifacts: str) -> N
     from mlflow.entities import Metric, Param
 
     if urlsplit(artifacts).scheme in ("", "file"):  # the client would write to this machine's own disk
-        raise ExportError(
-            f"the server keeps artifacts in a folder of its own ({artifacts[:60]!r}). Start it with --serve-artifacts."
-        )
+        message = f"the server keeps artifacts in a folder of its own ({artifacts[:60]!r}). Start it with --serve-artifacts."
+        raise ExportError(message)
     metrics = [Metric(key, value, run.measured_ms, 0) for key, value in run.metrics.items()]
     client.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])
     for begin in range(0, len(metrics), METRICS):

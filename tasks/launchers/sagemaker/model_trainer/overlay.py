@@ -38,9 +38,8 @@ def overlay(theirs: Mapping[str, Any], ours: Mapping[str, Any], work: Work) -> d
     wrong = differences(_machines(theirs), ours)
     if wrong:
         text = "; ".join(f"{each.field} is {each.sent!r} there and {each.has!r} here" for each in wrong)
-        raise LaunchRejected(
-            f"the {WHOSE} asks for other machines than this gate checks: {text}. Let both say the same."
-        )
+        message = f"the {WHOSE} asks for other machines than this gate checks: {text}. Let both say the same."
+        raise LaunchRejected(message)
     rest = {key: value for key, value in theirs.items() if key not in OF_THE_GATE and value not in ({}, [])}
     rest["AlgorithmSpecification"] = _without(theirs.get("AlgorithmSpecification", {}), STARTS)
     return {**laid_over(ours, rest, work, WHOSE), "OutputDataConfig": _output(theirs, ours)}

@@ -142,9 +142,8 @@ def _answer(reference: str, work: Path, output: str) -> TrainerRequest:
     try:
         answer = parse_json((work / "answer.json").read_bytes(), ANSWER_BYTES)
     except (OSError, DecodeError):
-        raise LaunchRejected(
-            f"model_trainer {reference}: no request came of it. It said: {output!r}."
-        ) from None
+        message = f"model_trainer {reference}: no request came of it. It said: {output!r}."
+        raise LaunchRejected(message) from None
     if not isinstance(answer, dict) or "refused" in answer:
         refused = answer.get("refused", "") if isinstance(answer, dict) else ""
         raise LaunchRejected(f"model_trainer {reference}: {refused}")

@@ -50,9 +50,8 @@ def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
         with tarfile.open(fileobj=file, mode="r|gz") as archive:
             for number, member in enumerate(archive):
                 if number >= MEMBERS or total > ALL_BYTES:
-                    raise BrokenArchive(
-                        f"it holds more than {MEMBERS} members or {ALL_BYTES >> 20} MiB of reports"
-                    )
+                    message = f"it holds more than {MEMBERS} members or {ALL_BYTES >> 20} MiB of reports"
+                    raise BrokenArchive(message)
                 path = member.name.removeprefix("./")
                 if not member.isreg() or member.size > FILE_BYTES or not _plain(path):
                     continue

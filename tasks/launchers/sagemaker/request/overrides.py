@@ -114,9 +114,8 @@ def _require_once(theirs: object, ours: object, whose: str) -> None:
         sorted(set(theirs) & set(ours)) if isinstance(theirs, Mapping) and isinstance(ours, Mapping) else []
     )
     if twice:
-        raise LaunchRejected(
-            f"{whose}.Environment.{twice[0]} is set in [training] environment too. Leave one out."
-        )
+        message = f"{whose}.Environment.{twice[0]} is set in [training] environment too. Leave one out."
+        raise LaunchRejected(message)
 
 
 def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, str]]:
@@ -134,6 +133,5 @@ def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, s
 def require_free(item: Mapping[str, object], where: str) -> None:
     """Raise LaunchRejected for a channel or a tag with a name of the gate's own."""
     if item.get("ChannelName") == CHANNEL or str(item.get("Key", "")).lower().startswith(OUR_TAGS):
-        raise LaunchRejected(
-            f"{where}: the channel {CHANNEL!r} and tags that begin with {OUR_TAGS} are the gate's own. Name yours otherwise."
-        )
+        message = f"{where}: the channel {CHANNEL!r} and tags that begin with {OUR_TAGS} are the gate's own. Name yours otherwise."
+        raise LaunchRejected(message)
