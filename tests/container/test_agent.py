@@ -160,9 +160,7 @@ def test_the_real_gate_starts_the_command(tmp_path: Path) -> None:
     assert {"system.identity", "training.smoke"} <= {row.check for row in ended.merged.observations}
 
 
-def test_an_agent_without_a_folder_for_scratch_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_without_a_scratch_folder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container whose disk is full or cannot be written at all, but for SageMaker's folders."""
 
     def none(*given: object, **named: object) -> str:
@@ -184,9 +182,7 @@ REJECTED = {
 
 
 @pytest.mark.parametrize(("nodes", "file", "text"), REJECTED.values(), ids=REJECTED)
-def test_agent_rejects_input_that_names_no_bundle_or_host(
-    tmp_path: Path, nodes: int, file: str, text: str
-) -> None:
+def test_agent_rejects_input_without_bundle_or_host(tmp_path: Path, nodes: int, file: str, text: str) -> None:
     """Nothing is guessed: which bundle is meant, and which host this is."""
     root = make_root(tmp_path, make_bundle(nodes))
     (root / "input" / file).parent.mkdir(exist_ok=True)

@@ -84,9 +84,7 @@ def test_a_second_job_of_the_name_does_nothing(slurm: SlurmCluster, bench: Bench
 
 
 @pytest.mark.parametrize("requeue", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(
-    slurm: SlurmCluster, bench: Bench, requeue: bool
-) -> None:
+def test_a_failing_prolog_is_no_nodes_fault(slurm: SlurmCluster, bench: Bench, requeue: bool) -> None:
     """Slurm drains the node, and holds the job for ever, which is then ended, or ends it: the reason is SERVICE."""
     slurm.hook("prolog", "exit 1")
     options = SlurmOptions(grace_s=1.0, poll_seconds=0.1, requeue=requeue)

@@ -117,9 +117,7 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: 
     assert "prefect.tag.prelaunch" in related
 
 
-def test_a_busy_cluster_that_is_free_in_time_is_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_cluster_that_is_free_soon_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No gate is started meanwhile."""
     monkeypatch.setattr(commissioning, "LOOK_S", 0.2)
     file = cluster(tmp_path, "held")

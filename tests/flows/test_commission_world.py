@@ -36,9 +36,7 @@ def gates_of(world: World, run: str) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["cancelled", "killed"])
-def test_no_job_of_any_cluster_outlives_a_commissioning(
-    world_worker: World, tmp_path: Path, how: str
-) -> None:
+def test_no_job_of_a_cluster_outlives_a_commissioning(world_worker: World, tmp_path: Path, how: str) -> None:
     """Their jobs are ended, their leases given back, and their own runs closed as well."""
     run = hanging(world_worker, tmp_path)
     if how == "cancelled":

@@ -162,9 +162,7 @@ def test_capacity_that_never_comes_is_not_launched(tmp_path: Path, engine: Engin
     assert "\nDecision: not launched\n" in capsys.readouterr().out
 
 
-def test_capacity_that_comes_after_a_while_is_launched_on_the_same_machines(
-    tmp_path: Path, engine: Engine
-) -> None:
+def test_capacity_that_comes_later_is_launched_on_the_same_machines(tmp_path: Path, engine: Engine) -> None:
     """The checks are not repeated, and the pool that was kept goes to the training, under a name of its own."""
     engine.train_refusals = [NONE_NOW] * 2
 

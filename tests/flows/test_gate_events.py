@@ -78,9 +78,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[PrefectEvent]:
 
 
 @pytest.mark.usefixtures("prefect_backend")
-def test_a_question_and_its_answer_are_events(
-    tmp_path: Path, engine: Engine, sent: list[PrefectEvent]
-) -> None:
+def test_questions_and_answers_are_events(tmp_path: Path, engine: Engine, sent: list[PrefectEvent]) -> None:
     """Who answered, how, and why; between the gate's start and its GO."""
     engine.parts = ["warn"]
     request = request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=5)

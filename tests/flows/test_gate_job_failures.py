@@ -154,9 +154,7 @@ def buried(folder: Path) -> None:
     path.write_text(json.dumps(lease))
 
 
-def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
-    tmp_path: Path, engine: Engine
-) -> None:
+def test_a_training_that_the_engine_forgets_is_not_begun_twice(tmp_path: Path, engine: Engine) -> None:
     """Its check job failed after it had reported, the pool's time is up meanwhile, and the look at the training was throttled: it
     runs on, on other machines, which checked again in place.
     """

@@ -86,9 +86,7 @@ def trained(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def test_a_pinned_training_of_one_workload_gets_the_nodes_that_passed(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_pinned_training_of_one_workload_gets_nodes_that_passed(cluster: Cluster, tmp_path: Path) -> None:
     """An Indexed Job, as a queue needs it. Its pods get the nodes in another order than those that checked. Nothing but records and
     ended pods is left.
     """

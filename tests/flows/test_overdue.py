@@ -44,9 +44,7 @@ def _let_warnings_go(folder: Path) -> None:
     policy.write_text(policy.read_text().replace('on_warn = "ask"', 'on_warn = "go"'))
 
 
-def test_expired_gate_is_refused_though_the_policy_would_now_let_it_go(
-    tmp_path: Path, engine: Engine
-) -> None:
+def test_expired_gate_is_refused_though_the_policy_now_lets_it_go(tmp_path: Path, engine: Engine) -> None:
     """Judged anew the answer is go; nobody said so while it was asked, and the next gate must not break on it."""
     engine.parts = ["warn"]
     path, gate_id = _parked(tmp_path, time.time() - 1)

@@ -26,9 +26,7 @@ pytestmark = [
 @pytest.mark.parametrize(
     "few", [pytest.param(True, id="few checks"), pytest.param(False, id="all checks", marks=pytest.mark.long)]
 )
-def test_sagemaker_gate_passes_and_trains_on_the_reused_pool(
-    tmp_path: Path, account: Account, few: bool
-) -> None:
+def test_sagemaker_gate_passes_and_trains_on_its_pool(tmp_path: Path, account: Account, few: bool) -> None:
     """Real checks; the training's machines are those that were checked, by what SageMaker says and by their GPUs' UUIDs."""
     with account() as cloud, few_checks.chosen() if few else nullcontext():
         path = cloud_gate(tmp_path, cloud, real=True, few=few)

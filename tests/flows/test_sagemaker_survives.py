@@ -31,9 +31,7 @@ def nothing_left(cloud: Cloud) -> bool:
 
 
 @pytest.mark.long
-def test_missing_capacity_throttling_and_a_failing_s3_cost_only_time(
-    tmp_path: Path, account: Account
-) -> None:
+def test_missing_capacity_throttling_and_failing_s3_cost_only_time(tmp_path: Path, account: Account) -> None:
     """No machines at first, half of all calls throttled, reports that S3 hands out on the second try: a go all the same."""
     fault = {"method": "GET", "key": "/reports/", "code": "SlowDown", "share": 0.5, "count": 8}
     dials = {"next_capacity_errors": 1, "throttle": {"share": 0.5}, "s3_faults": [fault]}
@@ -62,9 +60,7 @@ def test_an_instance_replaced_inside_of_the_pool_is_checked_again_in_place(
 
 
 @pytest.mark.long
-def test_hosts_that_changed_places_in_the_pool_are_the_same_machines(
-    tmp_path: Path, account: Account
-) -> None:
+def test_hosts_that_changed_places_in_a_pool_are_the_same_machines(tmp_path: Path, account: Account) -> None:
     """What was algo-1 is algo-2 now: nothing is checked twice."""
     with account(part="healthy", dials={"pool_order": "reversed"}) as cloud:
         path = cloud_gate(tmp_path, cloud)

@@ -179,9 +179,7 @@ def project(folder: Path, server: EmbeddedServer, path: str | None) -> Iterator[
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", [None, "."], ids=["no path", "the folder on the path"])
-def test_a_worker_there_runs_prelaunchs_flows(
-    tmp_path: Path, server: EmbeddedServer, path: str | None
-) -> None:
+def test_a_worker_there_runs_our_flows(tmp_path: Path, server: EmbeddedServer, path: str | None) -> None:
     """A worker that a person starts in such a folder runs Prelaunch's flow, whatever PYTHONPATH says."""
     with project(tmp_path / "project", server, path) as mine:
         run = mine.ordered(mine.deployed()["reap"])

@@ -67,9 +67,7 @@ def followed(one: Session, patch: pytest.MonkeyPatch, statuses: list[JobStatus],
     return asyncio.run(launch.follow_training.fn(one, PASSED, TRAIN_JOB, wait))
 
 
-def test_pool_cost_is_shown_only_while_the_training_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pool_cost_shows_only_while_training_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no longer: a pool that the training has taken waits for nobody."""
     one = session(tmp_path, FakeEngine(holds=[READY, READY, OURS], log=""))
     one.ended(CHECK_JOB)

@@ -28,9 +28,7 @@ def test_answer_file_is_read_as_written() -> None:
         (b" " * (ANSWER_BYTES + 1) + MADE, "g", "a"),
     ],
 )
-def test_answer_file_for_another_attempt_or_malformed_is_rejected(
-    data: bytes, gate: str, attempt: str
-) -> None:
+def test_answer_for_another_attempt_or_malformed_is_rejected(data: bytes, gate: str, attempt: str) -> None:
     """It starts nothing."""
     with pytest.raises(DecodeError):
         load_answer(data, gate, attempt)

@@ -43,9 +43,7 @@ def test_a_row_without_a_provenance_is_refused(table: str) -> None:
         ("transfer", {"model": "A100", "gbps": 0.5}, "no A100 could miss"),
     ],
 )
-def test_a_row_that_no_part_reaches_or_misses_is_refused(
-    table: str, keys: dict[str, object], why: str
-) -> None:
+def test_a_row_that_no_part_reaches_or_fits_is_refused(table: str, keys: dict[str, object], why: str) -> None:
     """DCGM's 137500 and 2333 MB/s for A100 and H200 among them: both lost digits."""
     with pytest.raises(DecodeError, match=why):
         load(changed(table, **keys))

@@ -136,9 +136,7 @@ def test_our_own_processes_are_those_with_our_mark(monkeypatch: pytest.MonkeyPat
 NEW, OLD = 5_000_007, 5_000_008
 
 
-def test_a_process_that_has_only_begun_is_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_has_only_begun_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a new process runs its program, it shows no environment, or that of its parent: its mark is not to be seen yet."""
     monkeypatch.setenv(MARKS[0], "a-run")
     ticks = os.sysconf("SC_CLK_TCK")

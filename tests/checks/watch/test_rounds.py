@@ -115,9 +115,7 @@ def test_a_round_that_dies_keeps_what_it_had_and_names_the_rest(
 
 
 @pytest.mark.usefixtures("counter")
-def test_a_round_that_is_stopped_is_ended_at_its_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_that_is_stopped_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOY_SIGNAL", f"{int(signal.SIGSTOP)}")
     result = look(tmp_path, deadline_s=3.0)
 
@@ -241,9 +239,7 @@ def test_a_job_that_moves_has_no_finding(tmp_path: Path, running: FakeJob) -> No
         time_passes(rounds, 60)
 
 
-def test_a_hung_job_is_a_warning_that_names_the_rank_and_ends_with_it(
-    tmp_path: Path, running: FakeJob
-) -> None:
+def test_a_hung_job_is_a_warning_that_names_the_rank_and_ends(tmp_path: Path, running: FakeJob) -> None:
     rounds, known = rounds_of(tmp_path), OpenFindings()
     running.step(3, times=12)
     assert [] == found(rounds)

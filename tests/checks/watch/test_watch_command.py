@@ -174,9 +174,7 @@ def test_the_textfile_is_replaced_and_a_folder_that_is_gone_is_said(
     assert "it is no folder" in capsys.readouterr().err
 
 
-def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(
-    tmp_path: Path, log: Path
-) -> None:
+def test_a_round_that_stands_still_from_its_beginning_ends_with_its_watch(tmp_path: Path, log: Path) -> None:
     """The watch is killed with -9 while its round is stopped, before that has run a line of its own."""
     stopped: dict[int, int | None] = {}
     with watching(tmp_path, log, "--every", "0.5") as watch:

@@ -44,9 +44,7 @@ def test_a_healthy_cluster_trains(cluster: KubernetesCluster, tmp_path: Path, pl
     assert len(boots) == 1 and len(set(next(iter(boots)))) == 1
 
 
-def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
-    cluster: KubernetesCluster, tmp_path: Path
-) -> None:
+def test_a_pod_that_is_not_where_it_is_said_is_refused(cluster: KubernetesCluster, tmp_path: Path) -> None:
     """The kubelet of worker-2 reports a simulated boot id, which is not the one that its pods read."""
     cluster.kubectl("cordon", "worker-0")
     cluster.kubectl("uncordon", "worker-2")

@@ -61,9 +61,7 @@ def test_a_fault_that_was_made_and_is_undone_is_a_success(gate: Path, capsys: Ca
 @pytest.mark.parametrize(
     "more", [{"jobs": ("17",)}, {"service": ServiceState.OUT}, {"service": ServiceState.UNKNOWN}], ids=str
 )
-def test_a_node_that_is_not_free_is_rejected(
-    gate: Path, machines: PlayedMachines, more: dict[str, object]
-) -> None:
+def test_a_node_in_use_is_rejected(gate: Path, machines: PlayedMachines, more: dict[str, object]) -> None:
     """With exit code 2, and nothing was written."""
     machines.shown["n2"] = replace(Machine("n2", ServiceState.SERVING), **more)  # type: ignore[arg-type]
 

@@ -159,9 +159,7 @@ def test_a_wrong_request_is_rejected(run: Run, words: list[str], said: str) -> N
 @pytest.mark.parametrize(
     ("texts", "code"), [((GOOD, GOOD), 0), ((GOOD, CUT), 3), ((CUT, BAD), 1), ((BAD, GOOD), 1)]
 )
-def test_explain_of_several_files_exits_with_the_worst_code(
-    run: Run, texts: tuple[str, ...], code: int
-) -> None:
+def test_explain_of_several_files_exits_with_the_worst(run: Run, texts: tuple[str, ...], code: int) -> None:
     """In the order 2, 1, 3, 0; each file has its row."""
     ended = run("--format", "json", texts=texts)
     rows = ended.document["files"]

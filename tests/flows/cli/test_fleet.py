@@ -91,9 +91,7 @@ def test_hostile_names_are_text(tmp_path: Path, run: Run) -> None:
     assert "<script>alert" not in pages and "\x1b" not in out + pages
 
 
-def test_fleet_gives_the_reason_of_a_condemnation_after_its_finding_closed(
-    store: FolderStore, run: Run
-) -> None:
+def test_fleet_gives_the_reason_of_a_condemnation_after_its_end(store: FolderStore, run: Run) -> None:
     """A later gate measured the check without it: the finding is open no more, and its X still has a reason."""
     keep(store, 3, replace(healthy(3, 2), measured_at="2025-11-24T08:00:00Z"))
     out = run("fleet", "list", store.root, "--node", "node-1", *LONG).out
@@ -103,9 +101,7 @@ def test_fleet_gives_the_reason_of_a_condemnation_after_its_finding_closed(
     assert ": FAIL node-1, rank 3 computes wrong sums" in line
 
 
-def test_fleet_of_one_node_shows_gates_findings_and_acts(
-    store: FolderStore, tmp_path: Path, run: Run
-) -> None:
+def test_fleet_of_a_node_shows_gates_findings_and_acts(store: FolderStore, tmp_path: Path, run: Run) -> None:
     """Its gates, its findings, its acts and its page; as JSON with every number."""
     Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
 

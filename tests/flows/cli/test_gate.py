@@ -335,9 +335,7 @@ def test_a_gate_that_may_run_warns_of_what_may_be_an_example(
     assert f"(line {len(file.read_text().splitlines())})" in line["subject"]
 
 
-def test_nodes_of_this_machine_without_torch_are_told_before_a_server_starts(
-    tmp_path: Path, run: Run
-) -> None:
+def test_nodes_of_this_machine_without_torch_are_told_before_a_server_runs(tmp_path: Path, run: Run) -> None:
     """By the very command that installs it; the cluster is not locked, and nothing waits for a server."""
     python = tmp_path / "bare-python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')

@@ -116,9 +116,7 @@ def test_judge_cannot_tell_from_a_file_that_is_no_report(
         assert "cannot be read" in again.out
 
 
-def test_a_lone_surrogate_in_a_readable_report_reaches_every_output(
-    run: Run, tmp_path: Path, policy: Path
-) -> None:
+def test_a_lone_surrogate_in_a_report_reaches_every_output(run: Run, tmp_path: Path, policy: Path) -> None:
     """JSON says it as it was, the rest writes it out."""
     report = replace(with_metric(BAD, "system.identity", "node-0", "kernel", "\ud800"), gate_id="\udfff")
     file = _write(tmp_path, report)

@@ -139,9 +139,7 @@ def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
         (["p5.toml"], "named by --gate NAME"),
     ],
 )
-def test_a_gate_file_that_run_start_does_not_expect_names_its_option(
-    words: list[str], said: str, run: Run
-) -> None:
+def test_a_gate_file_that_run_start_refuses_names_its_option(words: list[str], said: str, run: Run) -> None:
     """Beside the deployment, and in its place."""
     ended = run("run", "start", *words)
 

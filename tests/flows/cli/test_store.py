@@ -100,9 +100,7 @@ def test_list_shows_what_was_decided_and_by_whom(run: Run, store: FolderStore) -
 
 
 @pytest.mark.parametrize("form", ["folder", "gate file"])
-def test_a_store_takes_the_place_of_its_reports(
-    run: Run, store: FolderStore, tmp_path: Path, form: str
-) -> None:
+def test_a_store_takes_the_place_of_reports(run: Run, store: FolderStore, tmp_path: Path, form: str) -> None:
     """As if every report of it had been named."""
     reports = [store.root / report_key(gate_id(number)) for number in range(3)]
     policy = ("--policy", policy_file(tmp_path, POLICY), "--format", "json")

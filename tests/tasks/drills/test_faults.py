@@ -74,9 +74,7 @@ def seen_in(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("code", [74, 73])
-def test_an_xid_in_a_file_is_one_that_our_check_finds_and_is_taken_out_again(
-    tmp_path: Path, code: int
-) -> None:
+def test_an_xid_in_a_file_is_one_that_our_check_finds_and_is_removed(tmp_path: Path, code: int) -> None:
     """With a current date; the lines around it stay, also those that a program appends meanwhile."""
     log = tmp_path / "messages"
     first = time.strftime("%b %d %H:%M:%S n2 kernel: usb 1-1: new device\n")

@@ -40,9 +40,7 @@ def test_a_folder_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"{tmp_path}/kept/clusters/test" == context.engine.root
 
 
-def test_work_folder_stays_local_when_the_store_is_in_s3(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_folder_is_local_if_the_store_is_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In .prelaunch, or where `work` says."""
     monkeypatch.chdir(tmp_path)
     context = opened(stored(tmp_path, 'path = "s3://bucket/a/"'))
@@ -84,9 +82,7 @@ def test_a_flow_finds_the_store_that_its_command_had(tmp_path: Path) -> None:
         ("file:///x/y", "Write /x/y."),
     ],
 )
-def test_store_path_like_a_url_is_rejected_with_the_right_form(
-    tmp_path: Path, path: str, instead: str
-) -> None:
+def test_store_path_like_a_url_is_rejected_with_the_form(tmp_path: Path, path: str, instead: str) -> None:
     """Each worker would have a folder of its own, and no lock in common; the right form is written out."""
     said = str(refusal(stored(tmp_path, f'path = "{path}"')))
 
@@ -126,9 +122,7 @@ UNKNOWN_OPTION = "which does not exist: did you mean floor_gbps?"
         ("min_nodes = 2", "min_nodes = 2\noptions = { floor_gb_s = 12.5 }", UNKNOWN_OPTION),
     ],
 )
-def test_a_policy_that_its_checks_do_not_fit_is_refused(
-    tmp_path: Path, old: str, new: str, said: str
-) -> None:
+def test_a_policy_that_its_checks_do_not_fit_fails(tmp_path: Path, old: str, new: str, said: str) -> None:
     """Every gate would end as CANNOT TELL, or excuse a check: to what a check applies is the catalogue's to say."""
     gate = write_gate(tmp_path)
     edit(tmp_path / "policy.toml", old, new)

@@ -316,9 +316,7 @@ def test_a_run_comes_back_to_its_question(
     assert (["g-1"], False) == (expired, locked(waits))
 
 
-def test_a_run_whose_question_is_closed_begins_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_question_is_over_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process may have released its lock."""
     one = session(tmp_path)
     one.renewal.release()
@@ -329,9 +327,7 @@ def test_a_run_whose_question_is_closed_begins_nothing(
     assert not locked(one)
 
 
-def test_a_new_run_takes_the_lock_and_is_found_by_its_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_run_takes_the_lock_and_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If its request cannot be kept the lock is given back, because no hook could end the run."""
     one = session(tmp_path)
     one.renewal.release()

@@ -210,9 +210,7 @@ def test_the_tables_about_people_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "pasted", ["xoxb-1234-5678-abcdefghijkl", "mailtos://me:pass9word@mail.test", "0f" * 16]
 )
-def test_a_pasted_secret_is_refused_and_not_repeated(
-    tmp_path: Path, old: str, path: str, pasted: str
-) -> None:
+def test_a_pasted_secret_is_refused_and_not_shown(tmp_path: Path, old: str, path: str, pasted: str) -> None:
     """The error goes to logs and to the form."""
     error = refusal(with_people(tmp_path, old, f'"{pasted}"'))
 

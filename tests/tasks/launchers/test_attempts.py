@@ -42,9 +42,7 @@ FIRST = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
     ],
     ids=["second life", "three lives", "straggler", "alone", "other machines", "clocks", "none"],
 )  # fmt: skip
-def test_starts_are_told_apart_and_in_their_order(
-    files: list[attempts.Written], starts: list[list[str]]
-) -> None:
+def test_starts_are_known_and_in_their_order(files: list[attempts.Written], starts: list[list[str]]) -> None:
     """By the tokens of their files, and the oldest file of each."""
     assert [[attempt.token for attempt in start] for start in attempts.starts_of(files)] == starts
 

@@ -167,9 +167,7 @@ def emptied(store: FolderStore) -> None:
 
 
 @pytest.mark.parametrize("fault", [broken, emptied])
-def test_a_store_that_cannot_be_read_has_one_sample(
-    kept: Scraped, fault: Callable[[FolderStore], None]
-) -> None:
+def test_an_unreadable_store_has_one_sample(kept: Scraped, fault: Callable[[FolderStore], None]) -> None:
     """Nothing of the scrape before is served again; the reason is logged once, and so is its end."""
     before = kept.series().keys()
     fault(kept.store)

@@ -44,9 +44,7 @@ def shape(value: object) -> object:
 
 @pytest.mark.parametrize("name", VARIABLES)
 @pytest.mark.parametrize(("value", "state"), [(None, "is not set"), ("", "is empty")])
-def test_a_variable_that_is_unset_or_empty_is_refused_by_its_name(
-    name: str, value: str | None, state: str
-) -> None:
+def test_an_unset_or_empty_variable_is_refused_by_its_name(name: str, value: str | None, state: str) -> None:
     """Whatever it is for."""
     environment = {**VARIABLES, name: value}
     (found,) = problems({key: text for key, text in environment.items() if text is not None})
@@ -87,9 +85,7 @@ def test_template_reports_all_missing_variables_at_once() -> None:
         ("SUBNET_ID", "subnet-1, subnet-2", "not the id of a subnet"),
     ],
 )  # fmt: skip
-def test_a_value_that_is_wrong_is_refused_by_the_name_of_its_variable(
-    name: str, value: str, hint: str
-) -> None:
+def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: str, hint: str) -> None:
     """Placeholders of guides, spaces, other scripts' digits, and what would end a scalar of YAML or a word of a shell."""
     found = problems({**VARIABLES, name: value})
 

@@ -234,9 +234,7 @@ def test_replay_notes_other_changes_beside_the_policy(store: FolderStore) -> Non
     assert (baseline, "the facts have changed since then") == found.notes
 
 
-def test_a_store_that_does_not_answer_ends_the_replay(
-    store: FolderStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_silent_ends_the_replay(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not read on for hours, a deadline a gate."""
     keep(store, 0, healthy())
 

@@ -98,9 +98,7 @@ def test_trend_reports_what_it_could_not_read(store: Store) -> None:
     assert f"{record_key(gate_id(2))}: " in said and "was not kept and 1 more" in said
 
 
-def test_a_store_that_does_not_answer_is_said_on_the_page(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_does_not_answer_is_on_the_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """No history is not a healthy history."""
 
     def gone(store: Store) -> tuple[str, ...]:

@@ -121,9 +121,7 @@ def test_slack_command_explains_what_it_cannot_do(world: Stage) -> None:
         assert said in told(world, ADA, text)
 
 
-def test_status_and_why_say_what_waits_and_what_was_found(
-    world: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_and_why_name_the_question_and_findings(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest verdict that was no go, or the one that was asked for, also where another version wrote it or a record cannot be
     read. A re-test is only shown if its id is asked for. Verdicts are in the store, and are shown where the server does not answer.
     """

@@ -117,9 +117,7 @@ def test_a_report_under_another_gates_name_certifies_nothing(store: Store) -> No
     assert newer not in [gate for gate, _, _ in found(store)]
 
 
-def test_a_gate_whose_traces_are_all_gone_is_unknown_to_the_store_and_not_to_the_machine(
-    store: Store,
-) -> None:
+def test_a_gate_whose_traces_are_gone_is_unknown_to_the_store_and_not_to_the_machine(store: Store) -> None:
     """The older certificate names no later gate; the machine knows that there was one (test_decision)."""
     older, newer = gates(store)
     for key in (report_key, verdict_key, record_key):

@@ -66,9 +66,7 @@ def test_the_gate_that_runs_stays(store: FolderStore) -> None:
 
 @pytest.mark.parametrize("key", ["passes/c.json", "leases/c.json"])
 @pytest.mark.parametrize("data", [b"{", b"{}", b"[]", b'{"gate_id":7}'])
-def test_prune_plan_fails_when_a_pass_or_lease_is_unreadable(
-    store: FolderStore, key: str, data: bytes
-) -> None:
+def test_prune_plan_fails_if_a_pass_or_lease_is_unreadable(store: FolderStore, key: str, data: bytes) -> None:
     """A PASS or lease that cannot be read may name any of them."""
     store.put(key, data)
 

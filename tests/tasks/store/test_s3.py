@@ -84,9 +84,7 @@ def test_an_outage_ends_at_the_deadline(server: Flaky, store: S3Store, call: str
         getattr(S3Store(BUCKET, "x", AwsTimeouts(0.5, 0.5, 0.3)), call)(*given.get(call, ()))
 
 
-def test_a_server_that_says_nothing_ends_at_the_deadline(
-    store: S3Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_server_ends_at_the_deadline(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It accepts the connection and is silent."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -34,9 +34,7 @@ Worlds = Mapping[str, list[Mapping[str, Any]]]
         ("reduce_scatter", 8589934592, 32464, 8, 231.52),
     ],
 )
-def test_busbw_is_that_of_nccl_tests(
-    kind: str, size_bytes: int, time_us: float, ranks: int, busbw: float
-) -> None:
+def test_busbw_is_of_nccl_tests(kind: str, size_bytes: int, time_us: float, ranks: int, busbw: float) -> None:
     """The same size, time and ranks give the bandwidth that nccl-tests prints."""
     assert busbw_gbps(kind, size_bytes, time_us / 1e6, ranks) == pytest.approx(busbw, rel=1e-3)
 

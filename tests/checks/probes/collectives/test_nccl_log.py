@@ -33,9 +33,7 @@ from tests.sample_reports import MADE_UP
 @pytest.mark.parametrize(
     "head", ["Channel 00/0 : 7[7] -> 8[0]", "Channel 00 : 7[a01d0] -> 8[101c0]", "Ring 01 : 7[1] -> 8[1]"]
 )
-def test_a_channel_is_read_in_every_release_form(
-    head: str, via: str, kind: str, way: str, gpudirect: bool
-) -> None:
+def test_a_channel_is_read_in_each_form(head: str, via: str, kind: str, way: str, gpudirect: bool) -> None:
     """Of NCCL 2.4 to 2.28."""
     (channel,) = nccl_log.read(f"ip-10-1-8-3:194:710 [0] NCCL INFO {head} {via}\n").channels
 

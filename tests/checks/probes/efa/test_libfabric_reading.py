@@ -80,9 +80,7 @@ def fi_info_of(*layers: str) -> str:
         (("efa", "udp;ofi_rxd"), Answer.NO_GO),
     ],
 )
-def test_a_layer_over_the_devices_provider_is_not_another_provider(
-    layers: tuple[str, ...], answer: Answer
-) -> None:
+def test_a_layer_over_the_provider_is_not_another_provider(layers: tuple[str, ...], answer: Answer) -> None:
     """But a layer without the provider itself is, and so is a layer over another one."""
     assert answer is explained(fi_info_of(*layers), declared("p5en.48xlarge")).answer
 

@@ -79,9 +79,7 @@ def test_without_pynvml_nvml_has_not_looked() -> None:
     assert "pynvml" in seen.account
 
 
-def test_a_child_starts_below_a_path_that_is_not_ascii(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_starts_below_a_path_beyond_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which a .pth file names such a path, as after `pip install --editable` in a folder with an umlaut."""
     environment = tmp_path / "Prüf stand"
     subprocess.run((sys.executable, "-m", "venv", "--without-pip", environment), check=True)

@@ -46,9 +46,7 @@ def test_gpu_process_in_two_lists_counts_once() -> None:
     assert "compute, 5 MiB" in found.text("listed")
 
 
-def test_the_number_of_gpus_must_not_change_meanwhile(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_number_of_gpus_must_not_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that falls off the bus between two samples leaves no whole measurement."""
     fake = gpu_node.module()
     counts = iter((8, 8, 7, 7, 7))

@@ -109,9 +109,7 @@ ROOTS = {
 
 
 @pytest.mark.parametrize(("capabilities", "mapped", "expected"), ROOTS.values(), ids=ROOTS)
-def test_memlock_does_not_bind_who_may_lock(
-    tmp_path: Path, capabilities: str, mapped: str, expected: bool
-) -> None:
+def test_memlock_spares_who_may_lock(tmp_path: Path, capabilities: str, mapped: str, expected: bool) -> None:
     """A root shell on a host has 8 MiB and registers what it likes: it must not be refused for ever."""
     (tmp_path / "status").write_text(f"Name:\tpython3\nCapEff:\t{capabilities}\nCapBnd:\t{capabilities}\n")
     (tmp_path / "uid_map").write_text(f"         {mapped}\n")

@@ -112,9 +112,7 @@ def test_other_text_is_not_claimed(text: str) -> None:
     ("text", "refused"),
     [("\n \n", NotRecognised), ("Jan 13 12:34:56 host cron[1]: job\nsome words\n", Garbled)],
 )
-def test_a_text_in_which_the_kernel_says_nothing_is_no_healthy_log(
-    text: str, refused: type[Exception]
-) -> None:
+def test_a_text_in_which_the_kernel_is_silent_is_no_healthy_log(text: str, refused: type[Exception]) -> None:
     with pytest.raises(refused):
         read(text)
 

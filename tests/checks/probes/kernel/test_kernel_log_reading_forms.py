@@ -84,9 +84,7 @@ def test_a_healthy_log_is_a_go(form: str, record_property: RecordProperty) -> No
     ("form", "fault"),
     [*((form, FAULTS[0]) for form in FORMS), *(("RFC 5424", fault) for fault in FAULTS[1:])],
 )
-def test_a_fault_is_no_go_and_named_by_its_line(
-    form: str, fault: str, record_property: RecordProperty
-) -> None:
+def test_a_fault_is_no_go_and_has_its_line(form: str, fault: str, record_property: RecordProperty) -> None:
     text = FORMS[form]([*HEALTHY[:3], (80.0, fault), *HEALTHY[4:]])
 
     verdict = explained(text)

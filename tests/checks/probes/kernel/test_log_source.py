@@ -106,9 +106,7 @@ BOOTS: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize(("said", "this_boot", "earlier"), BOOTS.values(), ids=BOOTS)
-def test_events_of_an_earlier_boot_are_kept_apart(
-    said: tuple[str, ...], this_boot: int, earlier: int
-) -> None:
+def test_events_of_an_earlier_boot_stay_apart(said: tuple[str, ...], this_boot: int, earlier: int) -> None:
     """The kernel's clock puts the fault before this boot; only a start that comes after it, by place and stamp, proves it."""
     now = Now(600.0, NOW.epoch_s, 600.0)
     young = Reader(xid.find, now, WINDOW_S)

@@ -141,9 +141,7 @@ def test_a_lock_is_new_once_the_jobs_of_a_dead_gate_are_ended(
     assert [True] == [one is not None and one.expires_at > NEXT.expires_at + 300.0 for one in owned]
 
 
-def test_a_gate_that_could_not_end_the_jobs_of_a_dead_one_keeps_no_other_gate_waiting(
-    store: FolderStore,
-) -> None:
+def test_a_gate_that_cannot_end_the_jobs_of_a_dead_one_keeps_no_other_waiting(store: FolderStore) -> None:
     """Its process may be gone at once, which nobody sees on another machine."""
     take(store, CHANGED)
     with pytest.raises(OSError):

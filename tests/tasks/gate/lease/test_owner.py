@@ -13,9 +13,7 @@ from tasks.gate.lease.owner import this_process
     ("held_by", "asked_by", "expected"),
     [("", "", True), ("", "run", True), ("run", "run", True), ("run", "other", False), ("run", "", False)],
 )
-def test_a_lock_of_another_run_of_this_process_is_not_ones_own(
-    held_by: str, asked_by: str, expected: bool
-) -> None:
+def test_a_lock_of_another_run_of_the_process_is_not_own(held_by: str, asked_by: str, expected: bool) -> None:
     """A worker may start two runs in one process."""
     assert expected is this_process(held_by).is_me(this_process(asked_by))
 

@@ -231,9 +231,7 @@ def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make) -
     assert cluster.server.names("jobs") == []
 
 
-def test_without_its_package_the_launcher_names_the_command(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_its_package_it_names_the_command(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra was not installed: this is no error in Prelaunch."""
     launcher = make()
     plan = launcher.plan(job(WAIT))

@@ -62,9 +62,7 @@ def test_contract(promise: Callable[[Bench], None], launchers: Callable[..., Ben
     promise(launchers())
 
 
-def test_indexed_job_with_code_in_a_configmap_reports_through_a_volume(
-    launchers: Callable[..., Bench],
-) -> None:
+def test_indexed_job_with_code_in_a_configmap_reports_to_a_volume(launchers: Callable[..., Bench]) -> None:
     """All that can differ."""
     every_node_runs_and_reports(launchers(reports="volume", workload="indexed", code="configmap"))
 

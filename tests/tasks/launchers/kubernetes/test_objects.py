@@ -217,9 +217,7 @@ def test_pods_of_operators_are_pods_of_the_api(version: str, workload: str, chan
 
 @pytest.mark.parametrize("workload", OPERATORS)
 @pytest.mark.parametrize("changes", [{}, RESUMED, {"gpus_per_node": 8, "efa_per_node": 32}])
-def test_objects_of_operators_have_the_fields_of_their_clients(
-    workload: str, changes: dict[str, Any]
-) -> None:
+def test_objects_of_operators_have_fields_of_their_clients(workload: str, changes: dict[str, Any]) -> None:
     """Neither kind was ever run: a field that an operator does not know would be dropped silently, or refused."""
     body = json.loads(json.dumps(plan(workload=workload, **changes).calls[-1].body))
     assert problem_of(body) == ""

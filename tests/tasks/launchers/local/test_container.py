@@ -217,9 +217,7 @@ KEEPERS = [
 
 @pytest.mark.root
 @pytest.mark.parametrize(("engine", "victims"), KEEPERS, indirect=["engine"])
-def test_no_container_outlives_killed_keepers(
-    engine: Engine, tmp_path: Path, victims: tuple[str, ...]
-) -> None:
+def test_no_container_outlives_its_keepers(engine: Engine, tmp_path: Path, victims: tuple[str, ...]) -> None:
     """The other one removes it; where both were killed at once, whoever asks for the state next does."""
     launcher = launched(engine, tmp_path, DEAF)
     until_started(launcher)

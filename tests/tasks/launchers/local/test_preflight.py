@@ -86,9 +86,7 @@ LACKS = "{0}, which runs the nodes, has no module torch. Install it: {0} -m pip 
 
 @pytest.mark.parametrize("distributed", ["none", "torchrun"])
 @pytest.mark.parametrize("work", [Work.CHECK, Work.GATE])
-def test_a_missing_torch_is_wrong_before_anything_starts(
-    tmp_path: Path, work: Work, distributed: str
-) -> None:
+def test_a_missing_torch_is_wrong_before_any_start(tmp_path: Path, work: Work, distributed: str) -> None:
     """One line names the interpreter and the command, also if the training lacks it as well; nothing was written."""
     python = without_packages(tmp_path)
     ((result, text),) = look(tmp_path, python, (), work, distributed)

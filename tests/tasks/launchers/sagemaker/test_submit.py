@@ -84,9 +84,7 @@ def test_another_job_of_that_name_is_not_adopted(
         aws.launcher.submit(a_plan(**planned))
 
 
-def test_somebody_elses_job_behind_a_lost_answer_is_not_ours(
-    aws: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_job_behind_a_lost_answer_is_not_ours(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took the name between our look and our request."""
     loses_answers(aws, monkeypatch, TIMED_OUT)
     aws.knows_none()

@@ -268,9 +268,7 @@ GATES = gates_of("slurm")
 
 
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
-def test_the_batch_scripts_are_the_golden_ones(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_batch_scripts_are_golden(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that differs between two jobs; what is the same in all of them is job.sh."""
     monkeypatch.chdir(tmp_path)
     context = open_gate_context(GateRequest(gate_file=str(path)))

@@ -52,9 +52,7 @@ def test_python_is_looked_for_as_a_login_of_the_user_finds_it() -> None:
     assert said.out.splitlines()[-1].startswith(str(list(words)))
 
 
-def test_an_accounting_that_does_not_answer_is_not_one_that_is_absent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_accounting_that_does_not_answer_is_not_one_that_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the job ended well is then not known, and must not pass for "it failed". Both answers are those of Slurm 22.05."""
     gone = "sacct: error: Problem talking to the database: Connection refused\n"
     monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: NO_ACCOUNTS)

@@ -115,9 +115,7 @@ def test_an_older_job_that_ended_well_is_no_success_of_one_that_was_only_prepare
     assert slurm.state(NAME).absent
 
 
-def test_a_refused_job_that_another_gate_got_through_is_adopted(
-    answers: Answers, slurm: SlurmLauncher
-) -> None:
+def test_a_refused_job_that_another_gate_started_is_adopted(answers: Answers, slurm: SlurmLauncher) -> None:
     """The older job of the name does not hide it."""
     answers.squeue, answers.sbatch = "4001|COMPLETED||None\n4002|FAILED||None\n4003|PENDING||None\n", REFUSED
     slurm.submit(slurm.plan(JOB))

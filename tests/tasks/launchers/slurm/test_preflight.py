@@ -193,9 +193,7 @@ def test_an_interpreter_that_the_node_lacks_is_named(look: Look) -> None:
         ("seen True\nwrites False", "node n0 cannot write to {}"),
     ],
 )
-def test_a_folder_that_a_node_cannot_use_is_wrong(
-    look: Look, tmp_path: Path, seen: str, message: str
-) -> None:
+def test_a_folder_that_nodes_cannot_use_is_wrong(look: Look, tmp_path: Path, seen: str, message: str) -> None:
     """A job there could record nothing."""
     found = look(seen=SEEN.replace("seen True\nwrites True", seen))["the shared folder"]
 

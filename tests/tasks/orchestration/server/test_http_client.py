@@ -93,9 +93,7 @@ def status_error(code: int) -> httpx.HTTPStatusError:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_server_that_is_busy_or_away_is_no_error_of_ours(
-    fault: Exception, services: bool, wrapped: bool
-) -> None:
+def test_a_server_that_is_busy_or_away_is_no_error(fault: Exception, services: bool, wrapped: bool) -> None:
     """A server that calls our request wrong has found an error of ours; one that answers nothing useful has failed itself."""
     error: BaseException = fault
     if wrapped:

@@ -165,9 +165,7 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
         export(run(), f"http://127.0.0.1:{free_port()}", "checks")
 
 
-def test_a_proxy_that_cannot_be_used_is_an_error(
-    server: MlflowServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_proxy_is_an_error(server: MlflowServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of `ssh -D` in all_proxy, where nothing listens."""
     for name in ("no_proxy", "NO_PROXY"):  # a Prefect server of this process sets them
         monkeypatch.setenv(name, "")
@@ -176,9 +174,7 @@ def test_a_proxy_that_cannot_be_used_is_an_error(
         export(run(), server.uri, "checks")
 
 
-def test_a_token_is_sent_and_a_missing_one_is_said(
-    server: MlflowServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_is_sent_and_its_absence_named(server: MlflowServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """As MLflow's own client takes it from the environment."""
     server.token = "hunter22-of-the-test"
     with pytest.raises(ExportError, match="MLFLOW_TRACKING_TOKEN"):

@@ -361,9 +361,7 @@ def test_an_answer_that_is_cut_once_is_asked_for_again(node: Node, monkeypatch: 
         assert 1 == node.round().metrics["answered"]
 
 
-def test_job_check_raises_on_an_incomplete_ras_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_check_raises_on_an_incomplete_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ras = replace(answering(job_of(16)), cut=9)
     with serving(ras) as port, pytest.raises(CheckError, match="NCCL's RAS at"):
         at(monkeypatch, port)

@@ -80,9 +80,7 @@ ANSWER = {key: value for key, value in SENT.items() if key != "Tags"}
         (("HyperParameters", "lr"), "0.2", "HyperParameters.lr"),
     ],
 )  # fmt: skip
-def test_every_field_that_the_request_names_is_compared(
-    path: tuple[str, ...], value: Any, field: str
-) -> None:
+def test_every_field_that_a_request_names_is_compared(path: tuple[str, ...], value: Any, field: str) -> None:
     """A value that AWS changed, dropped, or added to a list."""
     assert field == differences(SENT, changed(ANSWER, path, value))[0].field
 
@@ -151,9 +149,7 @@ def test_a_job_that_cannot_be_stopped_is_said_with_the_command(aws: Stubbed) -> 
 @pytest.mark.parametrize(
     "job", [described(), described(**CHANGED), ended("Failed"), ended("Failed", steps=(), **CHANGED)]
 )
-def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(
-    aws: Stubbed, job: dict[str, Any]
-) -> None:
+def test_a_job_whose_containers_ran_is_not_stopped_for_it(aws: Stubbed, job: dict[str, Any]) -> None:
     """A training that a dead gate left behind goes on; nothing is written and nothing is created."""
     aws.describes(job)
     assert JobHandle(JOB, adopted=True) == aws.launcher.submit(a_plan(uploads={URL: b"x"}))
