@@ -221,9 +221,8 @@ def init_group(node_context: NodeContext, rank: RankPlace, timeout_s: float) -> 
 
     backend = "nccl" if rank.device.startswith("cuda") else "gloo"
     if backend == "nccl":
-        os.environ.update(
-            nccl_log.environment(os.environ, node_context.scratch)
-        )  # NCCL reads it when it is initialised
+        # NCCL reads it when it is initialised.
+        os.environ.update(nccl_log.environment(os.environ, node_context.scratch))
         torch.cuda.set_device(rank.local_rank)
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
     store: Any = dist.distributed_c10d._get_default_store()

@@ -128,8 +128,7 @@ def _fails(check: str, context: Context, observation: Observation, rule: Rule) -
     facts = builtin()
     instance_type = context.declared.instance_type
     rule_context = RuleContext(context.instance, facts.absent(instance_type, check), context.declared, facts)
-    plain = CheckPolicy(
-        rules=(replace(rule, needs_cpu=False),)
-    )  # without regard to the CPU load, which is considered when the report is judged
+    # Without regard to the CPU load, which is considered when the report is judged.
+    plain = CheckPolicy(rules=(replace(rule, needs_cpu=False),))
     findings = rules.apply(check, plain, [observation], 1, rule_context)
     return any(finding.cause is not Cause.EVIDENCE or rule.cause is Cause.EVIDENCE for finding in findings)

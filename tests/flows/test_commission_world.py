@@ -57,8 +57,7 @@ def test_no_job_of_a_cluster_outlives_a_commissioning(world_worker: World, tmp_p
 
 def end_flow(run: str) -> None:
     """SIGKILL to the process of a flow run, as the kernel does where memory is short."""
-    processes = marked(
-        "PREFECT__FLOW_RUN_ID", run
-    )  # the flow's own one, and those of the nodes that it started
+    # The flow's own one, and those of the nodes that it started.
+    processes = marked("PREFECT__FLOW_RUN_ID", run)
     (pid,) = [pid for pid in processes if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(pid, signal.SIGKILL)

@@ -18,9 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-if (
-    __name__ == "__main__"
-):  # after the folders that the caller chose: on a host of SageMaker the code comes through a channel
+# After the folders that the caller chose: on a host of SageMaker the code comes through a channel.
+if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from checks.check import Context, Measurement, check

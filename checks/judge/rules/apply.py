@@ -69,9 +69,8 @@ def _applied(
             findings = _beside_other_work(check, rule, held, list(findings), blind, subjects, context)
         for finding in _naming(findings, rule, odd):
             if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
-                finding = replace(
-                    finding, level=blind
-                )  # a value that cannot be compared is no worse than one that is missing
+                # A value that cannot be compared is no worse than one that is missing.
+                finding = replace(finding, level=blind)
             if rule.over in RELATIVE:
                 by_subject.setdefault(finding.subject, set()).add(finding.level)
             yield _resting(finding, rule)

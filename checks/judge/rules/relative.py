@@ -82,9 +82,8 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], context: RuleCo
             for numbers in series.values()
             for ratio in statistics.of_small_group(ratios_of(numbers, rule.min_peers), len(numbers.values))
         ]
-        noise = _noise(
-            rule, ratios, max(statistics.LEAST_NODES, len(ratios)), context
-        )  # each is compared with its own node alone
+        # Each is compared with its own node alone.
+        noise = _noise(rule, ratios, max(statistics.LEAST_NODES, len(ratios)), context)
         excused: list[_Excused] = []
         for node, numbers in series.items():
             declared = _declared(rule, nodes[node], context)

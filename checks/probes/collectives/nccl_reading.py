@@ -299,9 +299,8 @@ def _lines(runs: Sequence[NcclTestsRun]) -> dict[str, str]:
 
 
 def _citations(runs: Sequence[NcclTestsRun]) -> str:
-    lines = {
-        name: text for name, text in _lines(runs).items() if name != "busbw_gbps"
-    }  # these come from every row, which would be too much text
+    # These come from every row, which would be too much text.
+    lines = {name: text for name, text in _lines(runs).items() if name != "busbw_gbps"}
     return "\n".join(line for text in lines.values() for line in text.splitlines()[:MOST_LINES])
 
 

@@ -126,9 +126,8 @@ def _gpu(node: XmlElement, index: int, raw: list[str]) -> Gpu:
             if value is not None:
                 values[name] = value
                 break
-            if (
-                reason != NOT_PRINTED or element.text.strip() != "N/A"
-            ):  # what an older format does not say explains nothing
+            # What an older format does not say explains nothing.
+            if reason != NOT_PRINTED or element.text.strip() != "N/A":
                 reason = element.text.strip() or "empty"
         if name not in values:
             unread[name] = reason

@@ -134,9 +134,8 @@ def _log(client: MlflowClient, run: MlflowRun, run_id: str, artifacts: str) -> N
     for begin in range(0, len(metrics), METRICS):
         client.log_batch(run_id, metrics=metrics[begin : begin + METRICS])
     client.log_text(run_id, run.artifact.decode(), ARTIFACT)
-    if ARTIFACT not in [
-        file.path for file in client.list_artifacts(run_id)
-    ]:  # the client takes a redirect for success
+    # The client takes a redirect for success.
+    if ARTIFACT not in [file.path for file in client.list_artifacts(run_id)]:
         raise ExportError(f"the server took no {ARTIFACT}: the run has no report. Correct the address.")
 
 

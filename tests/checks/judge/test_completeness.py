@@ -55,10 +55,8 @@ def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) ->
 
     report = with_row(catalogue_report(P5, 2), check, "node-1", without_first)
     silent = replace(report, plan=tuple(replace(line, holds=()) for line in report.plan))
-    for (found,) in (
-        _findings(report),
-        _findings(silent),
-    ):  # whether or not the plan says what the lists hold
+    # Whether or not the plan says what the lists hold.
+    for (found,) in (_findings(report), _findings(silent)):
         assert _is_missing(found, check, "node-1") and "the check lists 7 of 8 GPUs" in found.message
 
 

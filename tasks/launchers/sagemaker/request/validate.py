@@ -27,9 +27,8 @@ def objections(body: Body) -> list[str]:
     problems = [*_private_values(body)]
     if not problems:
         problems = ParamValidator().validate(body, shape).generate_report().splitlines()
-    problems = problems or [
-        *_beyond_limits(shape, body, "")
-    ]  # only a request of the right form can be examined further
+    # Only a request of the right form can be examined further.
+    problems = problems or [*_beyond_limits(shape, body, "")]
     return [_short(line, LINE_CHARACTERS) for line in problems]
 
 
