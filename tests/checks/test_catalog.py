@@ -63,9 +63,7 @@ def test_a_check_of_a_site_is_in_front_of_the_catalogue(
         with_extra((own.path,))
 
 
-def test_a_site_module_that_lacks_something_else_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_module_that_lacks_another_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's own message says what is missing."""
     path = site_module(tmp_path, monkeypatch, "import no_such_library\n")
 

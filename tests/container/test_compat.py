@@ -48,9 +48,7 @@ def test_compat_script_is_run_by_bash_and_its_exports_reach_the_environment(tmp_
     ],
     ids=["newer driver", "nothing left", "failed", "hangs"],
 )
-def test_compat_script_that_sets_no_path_leaves_the_environment_unchanged(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_compat_script_without_a_path_leaves_the_environment(tmp_path: Path, text: str, said: str) -> None:
     """And says so; of an image without the script nothing is said."""
     assert "" == cuda_compat.prepare(tmp_path / "none")
     assert said in cuda_compat.prepare(script(tmp_path, text), 0.5 if "sleep" in text else 60.0)

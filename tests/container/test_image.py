@@ -189,9 +189,7 @@ REPOSITORIES: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize(("answer", "created"), REPOSITORIES.values(), ids=REPOSITORIES)
-def test_the_repository_is_created_only_where_it_is_missing(
-    tmp_path: Path, answer: str, created: int | None
-) -> None:
+def test_the_repository_is_created_only_if_missing(tmp_path: Path, answer: str, created: int | None) -> None:
     """An answer that says nothing about the repository is not taken for "missing". No password is shown."""
     fake(tmp_path / "bin", "podman", f'[[ $1 != login ]] || cat >"{tmp_path}/password"')
     script = f"case $2 in describe-repositories) {answer} ;; get-login-password) echo s3cret ;; esac"

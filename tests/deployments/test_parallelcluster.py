@@ -87,9 +87,7 @@ def test_a_compute_node_runs_the_watch(root: Path, install: Install) -> None:
 
 
 @pytest.mark.parametrize("role", ["head", "compute"])
-def test_a_file_that_is_not_the_one_of_the_configuration_is_never_run(
-    root: Path, install: Install, role: str
-) -> None:
+def test_a_file_that_is_not_of_the_configuration_never_runs(root: Path, install: Install, role: str) -> None:
     """Whoever may write to the bucket would else run as root on every node. The node is not put into service."""
     done = install(role, sha256="0" * 64)
 

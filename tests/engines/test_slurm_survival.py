@@ -177,9 +177,7 @@ def test_slurm_preflight_finds_a_job_that_would_never_run(
     assert {check.result for check in found} == {PreflightResult.OK, result}
 
 
-def test_a_folder_that_the_nodes_cannot_use_is_found_before_anything_runs(
-    slurm: SlurmCluster, tmp_path: Path
-) -> None:
+def test_a_folder_that_nodes_cannot_use_is_found_before_a_run(slurm: SlurmCluster, tmp_path: Path) -> None:
     """A file is written here, and a node looks for it and whether it could write."""
     folders = {"seen": tmp_path / "shared", "hidden": slurm.hidden, "read-only": slurm.small}
     job = Bench(lambda: SlurmLauncher(tmp_path, SlurmOptions()), tmp_path).job(SAY)

@@ -41,9 +41,7 @@ def least_mtu(folder: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("nodes", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_a_broken_node_is_named_and_left_out_of_the_next_srun(
-    slurm: SlurmCluster, tmp_path: Path, nodes: int
-) -> None:
+def test_a_broken_node_is_named_and_left_out_next(slurm: SlurmCluster, tmp_path: Path, nodes: int) -> None:
     """With Python's own library alone on the nodes. Three are compared with each other, by the shipped policy."""
     words = least_mtu(tmp_path) if nodes == 2 else ()
     venv.create(tmp_path / "bare")

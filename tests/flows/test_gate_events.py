@@ -97,9 +97,7 @@ def test_questions_and_answers_are_events(tmp_path: Path, engine: Engine, sent: 
 
 
 @pytest.mark.usefixtures("prefect_backend", "engine")
-def test_a_rejected_request_is_an_event_and_is_not_taken_for_silent(
-    tmp_path: Path, sent: list[PrefectEvent]
-) -> None:
+def test_a_rejected_request_is_an_event_and_is_not_silent(tmp_path: Path, sent: list[PrefectEvent]) -> None:
     """Of an unknown cluster where the gate file cannot be read. The process's last event comes after its heartbeats, also where the
     server's event of the end was earlier than those. The server looks at two events at once unless one names the other: of a run that
     is rejected within a moment, at its first heartbeat and its end.

@@ -46,9 +46,7 @@ def test_sagemaker_gate_passes_and_trains_on_its_pool(tmp_path: Path, account: A
         assert f"{check}/metrics/health_check_metrics.json" in cloud.keys(check)
 
 
-def test_sagemaker_job_with_a_no_go_does_not_train_and_reports_the_culprit(
-    tmp_path: Path, account: Account
-) -> None:
+def test_sagemaker_job_with_a_no_go_does_not_train_and_says_why(tmp_path: Path, account: Account) -> None:
     """The failure file names the culprit; no host becomes the training."""
     with account(part="wrong") as cloud:
         path = cloud_gate(tmp_path, cloud, "in_job")

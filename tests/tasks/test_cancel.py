@@ -242,9 +242,7 @@ def test_a_gate_that_had_ended_is_kept_as_it_ended(tmp_path: Path) -> None:
     assert first == stored_outcome(one)
 
 
-def test_the_jobs_are_ended_before_the_last_message_about_the_gate_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_jobs_are_ended_before_the_last_message_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chat service that does not answer leaves no machines running."""
     left: list[str] = []
     opened, messages = MagicMock(open_question=None), MagicMock()

@@ -88,9 +88,7 @@ def test_a_pool_that_is_kept_is_on_stdout_with_its_price_and_the_command(
     "error", [status_error(503), httpx.ReadTimeout("slow"), httpx.ConnectError("refused")]
 )
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_prefect_server_that_is_busy_is_a_service_that_failed(
-    tmp_path: Path, error: Exception, wrapped: bool
-) -> None:
+def test_a_busy_prefect_server_is_a_failed_service(tmp_path: Path, error: Exception, wrapped: bool) -> None:
     """Not an error in prelaunch itself; the code is the documented 5."""
     if wrapped:
         error, error.__cause__ = RuntimeError("Failed to reach API"), error

@@ -43,9 +43,7 @@ def _set(value: object, *path: str | int) -> bytes:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), VALUES, max_size=4), st.text(max_size=40))
-def test_report_survives_dump_and_load_unchanged(
-    metrics: dict[str, bool | int | float | str], evidence: str
-) -> None:
+def test_report_survives_dump_and_load(metrics: dict[str, bool | int | float | str], evidence: str) -> None:
     """Any value that a metric may have, any text in the evidence; the bytes are canonical."""
     place = ("compute.gemm", "node-0/rank-0")
     report = with_row(healthy(), *place, lambda row: replace(row, metrics=metrics, evidence=evidence))

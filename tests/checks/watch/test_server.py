@@ -75,9 +75,7 @@ def test_clients_that_ask_nothing_keep_no_scrape_out(server: PageServer, said: b
             assert b"" == first.recv(1)
 
 
-def test_a_client_that_has_asked_is_not_ended_for_one_that_has_not(
-    server: PageServer, pages: dict[str, Page]
-) -> None:
+def test_a_client_that_asks_is_not_ended_for_a_silent_one(server: PageServer, pages: dict[str, Page]) -> None:
     """It reads slowly, and is the oldest; what it gets is whole."""
     pages[METRICS] = (CONTENT_TYPE, b"a 1\n" * 2_000_000)
     with ExitStack() as silent:

@@ -317,9 +317,7 @@ def test_a_run_on_a_server_is_rejected_by_its_preflight(monkeypatch: pytest.Monk
     assert ("cluster.options.image", True, {}) == (caught.value.key, session.preflight_done, session.put)
 
 
-def test_a_gate_that_may_run_warns_of_what_may_be_an_example(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_that_may_run_warns_of_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The preflight keeps it with key and line, so that it stands on the gate's pages; a healthy file has no such line."""
     file = write_gate(tmp_path)
     healthy = kept(file, monkeypatch)

@@ -96,9 +96,7 @@ def test_an_end_says_what_ended_it_and_what_was_not_ended(
     assert summary.read_text().startswith("# CANCELLED test\n") and said in summary.read_text()
 
 
-def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prefect_is_imported_by_no_abandoned_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Python ends while such a thread imports it aborts, and the exit code says nothing."""
     context = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
     threads, real = dict[str, threading.Thread](), builtins.__import__

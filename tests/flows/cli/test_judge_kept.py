@@ -258,9 +258,7 @@ def test_a_verdict_is_no_report_and_the_report_beside_it_is_named(
     assert "it is a verdict, and no report. Name a report or its folder." in ended[1].err
 
 
-def test_the_policy_of_the_gate_file_that_the_request_names_is_found(
-    run: Run, refused: Path, tmp_path: Path
-) -> None:
+def test_the_policy_of_the_gate_file_of_the_request_is_found(run: Run, refused: Path, tmp_path: Path) -> None:
     """An older version kept no policy. A file that was changed since then has another digest, and is not taken."""
     policy = tmp_path / "own.json"
     policy.write_bytes(dump_plain(POLICY))

@@ -97,9 +97,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(
     assert (2, True) == (code, f"no gate has run yet: run `prelaunch gate {file}` first.\n" in err)
 
 
-def test_a_gate_file_brings_its_policy_and_the_policy_is_named(
-    run: Run, store: FolderStore, tmp_path: Path
-) -> None:
+def test_a_gate_file_brings_its_policy_and_names_it(run: Run, store: FolderStore, tmp_path: Path) -> None:
     """Else an own policy would be replayed as the shipped one, and nobody would see it."""
     file = own_gate_file(tmp_path, "c")
     policy = json.loads(dump_plain(POLICY))

@@ -107,9 +107,7 @@ NO_AGENT = (
 @pytest.mark.parametrize("trouble", [Trouble.NONE, Trouble.ENDED])
 @pytest.mark.parametrize("where", ["log", "engine"])
 @pytest.mark.parametrize("words", [*NO_AGENT, "Traceback ...\n" + NO_AGENT[1] + "\n"])
-def test_an_image_without_the_agent_is_a_wrong_request(
-    tmp_path: Path, trouble: Trouble, where: str, words: str
-) -> None:
+def test_an_image_without_agent_is_wrong(tmp_path: Path, trouble: Trouble, where: str, words: str) -> None:
     """From the log of a node, or from the engine's own words; with the remedy, and without a verdict on any machine."""
     one = session(tmp_path, FakeEngine(log=words if where == "log" else ""))
     one.context.bundle = lambda gate_id: CPU  # type: ignore[method-assign]

@@ -275,9 +275,7 @@ def gate(folder: Path, check: str = "disk.io", line: str = "") -> Path:
         ("disk.oi", "there is no such check", "disk.io"),
     ],
 )
-def test_a_check_that_is_required_cannot_be_left_out(
-    tmp_path: Path, skip: str, said: str, near: str | None
-) -> None:
+def test_a_required_check_cannot_be_left_out(tmp_path: Path, skip: str, said: str, near: str | None) -> None:
     """It is refused before anything starts, with the checks that may be."""
     error = refusal(gate(tmp_path), f"checks.skip=['{skip}']")
 

@@ -64,9 +64,7 @@ def run_session(folder: Path) -> Session:
 
 
 @pytest.mark.parametrize("continues", [True, False])
-def test_a_run_that_waits_for_a_person_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continues: bool
-) -> None:
+def test_a_run_that_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continues: bool) -> None:
     """And that it goes on once it was answered, also in another process; programs read that it runs."""
     server = Server()
     monkeypatch.setattr(status, "get_client", lambda: server)

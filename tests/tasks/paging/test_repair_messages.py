@@ -88,9 +88,7 @@ def test_either_may_leave_the_machine_as_it_is(tmp_path: Path, who: str) -> None
         pytest.param({"at": time.time() + 7200}, id="too late"),
     ],
 )
-def test_repair_question_stays_open_for_an_answer_that_may_not_allow_it(
-    tmp_path: Path, more: dict[str, Any]
-) -> None:
+def test_repair_question_stays_open_for_an_answer_without_right(tmp_path: Path, more: dict[str, Any]) -> None:
     """The question stays open until its deadline."""
     one = people(tmp_path)
     question = asked(one)

@@ -154,9 +154,7 @@ def test_status_and_why_name_the_question_and_findings(world: Stage, monkeypatch
     assert "cannot be read" in told(world, ADA, "status")
 
 
-def test_fleet_says_which_nodes_are_proven_and_names_the_worst(
-    world: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fleet_lists_proven_nodes_and_names_the_worst(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer first, one line per node that is not well; a store without gates is no healthy fleet."""
     empty = told(world, EVE, "fleet")
     kept(world, NO_GO, wrong_sums(healthy()))

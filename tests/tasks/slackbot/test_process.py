@@ -70,9 +70,7 @@ def test_slack_may_cut_or_replace_its_connection_at_any_time(world: Stage) -> No
     gone(before)
 
 
-def test_an_answer_survives_a_server_that_is_down_and_a_restart(
-    world: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_survives_a_server_that_restarts(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is recorded at once, and handed over by the next process once the server is back."""
 
     def unreachable(*_: Any) -> Any:

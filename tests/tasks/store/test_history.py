@@ -51,9 +51,7 @@ def test_a_record_that_cannot_be_read_is_named(store: FolderStore, data: bytes) 
     assert "records/other.json" in found.problems[0]
 
 
-def test_a_verdict_without_a_record_is_said_and_a_gate_that_judged_nothing_is_no_problem(
-    store: FolderStore,
-) -> None:
+def test_a_verdict_without_a_record_is_named_and_a_gate_without_one_is_fine(store: FolderStore) -> None:
     """The first was killed in between, and nobody makes a record up; the second had no capacity."""
     keep(store, 0, healthy(), record=False)
     store.put(f"gates/{gate_id(1)}/outcome.json", b"{}")

@@ -47,9 +47,7 @@ def _at(roster: Roster, rank: int, tmp_path: Path) -> Context:
 
 
 @real
-def test_two_nodes_measure_each_other_over_tcp(
-    pair: Roster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_nodes_measure_over_tcp(pair: Roster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real fi_pingpong in both directions at once; the provider that ran is said."""
     monkeypatch.setenv(libfabric.PROVIDER, "tcp")
 

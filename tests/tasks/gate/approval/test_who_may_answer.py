@@ -44,9 +44,7 @@ LAUNCH = ApprovalAnswer(
 @pytest.mark.parametrize("override", [False, True], ids=["WARN", "FAIL"])
 @pytest.mark.parametrize("verified", [False, True], ids=["form", "slack"])
 @pytest.mark.parametrize("form_may_override", [False, True])
-def test_the_form_overrides_a_fail_only_where_it_may(
-    override: bool, verified: bool, form_may_override: bool
-) -> None:
+def test_the_form_overrides_a_fail_if_it_may(override: bool, verified: bool, form_may_override: bool) -> None:
     """A warning, and a user who is proven, need no such permission."""
     question = replace(QUESTION, override=override)
     answer = checked_answer(question, replace(LAUNCH, verified=verified), form_may_override)

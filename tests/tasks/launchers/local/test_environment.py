@@ -30,9 +30,7 @@ def dumped(folder: Path) -> dict[str, object]:
 OWN = {"PYTHONPATH": "/srv/mine", "OMP_NUM_THREADS": "7", "NCCL_DEBUG": "WARN", "RES_OPTIONS": "rotate"}
 
 
-def test_the_training_gets_what_a_command_without_checks_gets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_training_gets_what_a_bare_command_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Variable for variable, whatever the submitter set; neither Prelaunch's code nor its checks' settings are left."""
     for name, value in OWN.items():
         monkeypatch.setenv(name, value)

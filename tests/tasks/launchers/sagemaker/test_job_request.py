@@ -162,9 +162,7 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
         (replace(TRAIN, environment={f"A{n}": "" for n in range(101)}), {}, "101, at most 100"),
     ],
 )  # fmt: skip
-def test_job_request_rejects_impossible_options_with_the_remedy(
-    job: Any, changes: dict[str, Any], says: str
-) -> None:
+def test_job_request_rejects_bad_options_with_remedy(job: Any, changes: dict[str, Any], says: str) -> None:
     """Before anything is looked at or paid for, with the remedy."""
     with pytest.raises(LaunchRejected, match=says):
         make_plan(job, options(**changes))

@@ -125,9 +125,7 @@ STARTED = "prelaunch: start 1 of job 5\n"
         ("", {}),
     ],
 )  # fmt: skip
-def test_srun_log_gives_start_and_exit_code_of_each_node(
-    log: str, ends: dict[str, tuple[bool, int | None]]
-) -> None:
+def test_srun_log_gives_start_and_exit_codes(log: str, ends: dict[str, tuple[bool, int | None]]) -> None:
     """By node, of the last start alone: whether it was started at all, and its exit code."""
     by_node = task_ends(STARTED + log + "\n", OF_FOUR)
     assert ends == {node: (end.launched, end.code) for node, end in by_node.items()}

@@ -114,9 +114,7 @@ def test_an_object_that_is_replaced_after_it_was_listed_comes_in_its_new_version
 @pytest.mark.parametrize(
     ("becomes", "why"), [(b"x" * 11, "4 bytes came of the 3 that were listed"), (None, "NoSuchKey")]
 )
-def test_an_object_that_became_too_large_or_is_gone_is_not_there(
-    aws: Account, becomes: bytes | None, why: str
-) -> None:
+def test_an_object_too_large_or_gone_is_not_there(aws: Account, becomes: bytes | None, why: str) -> None:
     """Its listing was of another one."""
     prefix = f"s3://{aws.bucket}/gates/{JOB}/reports/gate"
     aws.writes({f"{A}/failure/algo-1": b"one"})
