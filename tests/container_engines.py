@@ -138,7 +138,12 @@ def _docker(folder: Path) -> Iterator[Engine]:
         env, bound = {**os.environ, **environment}, with_pdeathsig(argv)
         daemon = subprocess.Popen(bound, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
-        _wait_for(daemon, folder)
+        deadline = time.monotonic() + START_S
+        while "API listen on" not in (said := (folder / "dockerd.log").read_text(errors="replace")):
+            if daemon.poll() is not None:
+                pytest.skip(f"dockerd does not start here: {said[-300:]}")
+            assert time.monotonic() < deadline, said[-2000:]
+            time.sleep(0.05)
         yield Engine(ContainerEngine.DOCKER, environment)
     finally:
         end_tree(daemon.pid, 10.0)
@@ -146,15 +151,6 @@ def _docker(folder: Path) -> Iterator[Engine]:
         for mounted in sorted(folder.glob("exec/netns/*")):
             subprocess.run(("umount", "--lazy", mounted), capture_output=True, check=False)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait_for(daemon: subprocess.Popen[bytes], folder: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while "API listen on" not in (said := (folder / "dockerd.log").read_text(errors="replace")):
-        if daemon.poll() is not None:
-            pytest.skip(f"dockerd does not start here: {said[-300:]}")
-        assert time.monotonic() < deadline, said[-2000:]
-        time.sleep(0.05)
 
 
 def _limits() -> dict[str, int]:

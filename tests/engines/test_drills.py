@@ -92,7 +92,10 @@ def test_an_xid_is_detected_and_acted_upon(
     """The line goes into the node's log; the gate refuses, and remediation does what the Xid asks for."""
     path = gate_file(tmp_path / "shared", ACTS)
     if name == "xid-73":
-        answered_by(path, "hyperpod")
+        rules = path.parent / "few.json"
+        policy = json.loads(rules.read_text())
+        policy["checks"]["kernel.xid"]["overlay"] = "hyperpod"
+        rules.write_text(json.dumps(policy))
     log = logging_slurm.folder / "var_log" / "n2" / "messages"
     words = (
         "--node", "n2", "--through", inside(logging_slurm, "n2"), "--kernel-log", "/var/log/messages",
@@ -109,14 +112,6 @@ def test_an_xid_is_detected_and_acted_upon(
     assert [act.rung.value for act in untold] in ([], ["recheck"])
     assert ("return" in done) == ("idle" in state_of(logging_slurm, "n2"))
     assert "NVRM" not in log.read_text()
-
-
-def answered_by(path: Path, overlay: str) -> None:
-    """The policy of the gate uses these answers to Xids."""
-    rules = path.parent / "few.json"
-    policy = json.loads(rules.read_text())
-    policy["checks"]["kernel.xid"]["overlay"] = overlay
-    rules.write_text(json.dumps(policy))
 
 
 class FaultyCluster(SlurmCluster):

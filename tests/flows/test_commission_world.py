@@ -42,7 +42,10 @@ def test_no_job_of_a_cluster_outlives_a_commissioning(world_worker: World, tmp_p
     if how == "cancelled":
         world_worker.set_state(run, "CANCELLING")
     else:
-        end_flow(run)
+        # The flow's own one, and those of the nodes that it started. SIGKILL comes from a kernel that lacks memory.
+        processes = marked("PREFECT__FLOW_RUN_ID", run)
+        (pid,) = [pid for pid in processes if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(pid, signal.SIGKILL)
     world_worker.wait(run, "CANCELLED" if how == "cancelled" else "CRASHED")
     until(lambda: not processes_below(tmp_path), 20, world_worker.log, "the nodes are gone", 0.2)
 
@@ -53,11 +56,3 @@ def test_no_job_of_a_cluster_outlives_a_commissioning(world_worker: World, tmp_p
 
     assert 2 == len(gates_of(world_worker, run))
     assert [] == list(tmp_path.glob("*/store/leases/*.json"))
-
-
-def end_flow(run: str) -> None:
-    """SIGKILL to the process of a flow run, as the kernel does where memory is short."""
-    # The flow's own one, and those of the nodes that it started.
-    processes = marked("PREFECT__FLOW_RUN_ID", run)
-    (pid,) = [pid for pid in processes if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    os.kill(pid, signal.SIGKILL)

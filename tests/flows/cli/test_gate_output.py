@@ -273,19 +273,13 @@ def openings() -> Iterator[Counter[Path]]:
         _SEEN.append(Counter())
 
 
-def _with_topology(folder: Path) -> Path:
-    """A gate file that names a policy and a topology beside it."""
-    folder.mkdir(exist_ok=True)
-    (folder / "topology.conf").write_text("SwitchName=leaf Nodes=node-[0-1]\n", encoding="utf-8")
-    return fake_gate(folder, cluster='topology = "topology.conf"')
-
-
 @pytest.mark.usefixtures("prefect_backend")
 def test_a_gate_of_the_command_line_opens_each_of_its_files_once(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command opens gate file, policy, topology and facts; the run's name and the flow use what it has read."""
-    path = _with_topology(tmp_path)
+    (tmp_path / "topology.conf").write_text("SwitchName=leaf Nodes=node-[0-1]\n", encoding="utf-8")
+    path = fake_gate(tmp_path, cluster='topology = "topology.conf"')
     builtin.builtin.cache_clear()
     table_bytes.cache_clear()
     for key, value in {**QUIET, **HEARTBEAT}.items():

@@ -30,10 +30,8 @@ from tasks.launchers.base import (
     NoCapacity,
     Plan,
     QuotaExceeded,
-    Trouble,
     UnseenJob,
 )
-from tasks.launchers.kubernetes import job_record
 from tasks.launchers.kubernetes import submit as kubernetes
 from tasks.launchers.kubernetes.api import EXISTS, FORBIDDEN, KINDS, ApiRefused, ObjectKind
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
@@ -278,17 +276,3 @@ def test_no_answer_is_no_end(
     status = ask(tmp_path, monkeypatch, answer)
 
     assert (status.state, status.absent, bool(status.detail)) == (JobState.UNKNOWN, False, True)
-
-
-def test_a_deletion_that_the_engine_itself_says_is_an_end_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Kubernetes: the job's record is there, and its Jobs are not. (SageMaker's Deleting, sacct's CANCELLED: the launchers' tests.)"""
-    launcher = KubernetesLauncher(tmp_path, options())
-    monkeypatch.setattr(job_record, "read", lambda api, name: job_record.JobRecord(True, True, 2, None, None))
-    monkeypatch.setattr(job_record, "write_final", lambda api, name, final: None)
-    monkeypatch.setattr(launcher.api, "items", lambda kind, selector: iter(()))
-    monkeypatch.setattr(launcher.api, "delete", lambda kind, name: None)
-    status = launcher.state(TRAINING_JOB)
-
-    assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)

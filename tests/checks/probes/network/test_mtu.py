@@ -66,16 +66,12 @@ def _probe(name: str, *given: str) -> Mapping[str, object]:
     return found
 
 
-def _set_mtu(namespace: str, device: str, size: int) -> None:
-    argv = ("ip", "-n", namespace, "link", "set", "dev", device, "mtu", str(size))
-    subprocess.run(argv, check=True, capture_output=True)
-
-
 @needs_root
 def test_a_bridge_port_that_drops_large_packets_is_found() -> None:
     """Both nodes' interfaces say 1500, a port between them takes 1400 and tells nobody: small messages pass."""
     with network(2) as name:
-        _set_mtu(local_network.switch(name), "v1", 1400)
+        argv = ("ip", "-n", local_network.switch(name), "link", "set", "dev", "v1", "mtu", "1400")
+        subprocess.run(argv, check=True, capture_output=True)
         found = _probe(name)
 
     assert (1500, [None]) == (found["interface_mtu_bytes"], found["path_mtu_bytes"])

@@ -151,10 +151,8 @@ def test_jobs_on_one_host_have_ports_of_their_own() -> None:
         ({"name": "a" * 60}, "not of the form"),
         ({"max_runtime_s": 0.0}, "above 0"),
         ({"files": {"exchange.key": b""}}, "plain, free name"),
-        ({"files": {"../x": b""}}, "plain, free name"),
         ({"environment": {"PRELAUNCH_POD": "1"}}, "PRELAUNCH_POD"),
         ({"environment": {"BASH_ENV": "x"}}, "BASH_ENV"),
-        ({"environment": {"A-B": "x"}}, "environment variable"),
         ({"request": {"x": 1}}, "SageMaker"),
     ],
 )
