@@ -192,8 +192,6 @@ def test_an_own_machine_is_declared_and_judged_by_the_policy_of_its_gpu(tmp_path
         ("ib_ports = 8", "", "cluster.machine", "ib_ports and ib_rate_gbit_s"),
         ("ib_ports = 8", "ib_port = 8", "cluster.machine.ib_port", "ib_ports"),
         ("nvlinks = 18", "nvlinks = -1", "cluster.machine.nvlinks", ""),
-        ("nvlinks = 18", 'nvlinks = "18"', "cluster.machine.nvlinks", ""),
-        ("\n[cluster.machine]", "\n[cluster.unknown]", "cluster.unknown", "unknown key"),
     ],
 )  # fmt: skip
 def test_gate_file_with_a_contradictory_machine_is_rejected_by_field(

@@ -34,7 +34,6 @@ def test_options_arrive(tmp_path: Path) -> None:
         ("", {}, "is none of local"),
         ("local", {"netwrok": "loopback"}, "options.netwrok: unknown key. Did you mean 'network'"),
         ("local", {"network": "namespace"}, "Did you mean 'namespaces'"),
-        ("local", {"network": True}, "options.network"),
         ("local", {"grace_s": "5"}, "options.grace_s: expected a number, found text '5'"),
         ("local", {"grace_s": -1}, "not between 0 and 600"),
         ("local", {"subnet": "10.78.0.0/24"}, "options.subnet"),

@@ -186,7 +186,6 @@ def test_a_store_whose_path_sbatch_would_read_wrongly_is_refused(root: str) -> N
         ({"folder": "/a b"}, "options.folder"),
         ({"placement": "poled"}, "options.placement: 'poled' is none of in_job, pinned"),
         ({"container_mounts": ["/a:/a"]}, "need a container_image"),
-        ({"partitoin": "a"}, "Did you mean 'partition'"),
         ({"sbatch_file": "/nowhere"}, "cannot be read"),
     ],
 )
