@@ -14,18 +14,6 @@ import pytest
 from checks.exit_codes import Exit
 from checks.model import Answer
 from tasks import finish, judge
-from tasks.finish import (
-    ClusterBusy,
-    NotLaunched,
-    checked_outcome,
-    defect_outcome,
-    failed_outcome,
-    failed_state,
-    launched_outcome,
-    may_launch,
-    refused_outcome,
-    reject_request,
-)
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import Decision, Ending, GateOutcome, Training, outcome_summary
 from tasks.gate.progress import LiveProgress
@@ -82,15 +70,15 @@ def test_launch_needs_a_go_or_a_valid_answer_that_the_policy_allows(
     tmp_path: Path, found: Any, said: Any, on_fail: str, expected: bool
 ) -> None:
     """A GO may; anything else needs a valid answer to launch, about a verdict on which a person decides."""
-    assert expected is may_launch(session(tmp_path, on_fail=on_fail), found, said)
+    assert expected is finish.may_launch(session(tmp_path, on_fail=on_fail), found, said)
 
 
 def test_observe_mode_launches_whatever_the_verdict_is(tmp_path: Path) -> None:
     """And says that it observed."""
     one = session(tmp_path, mode=Mode.OBSERVE)
-    outcome = launched_outcome(one, NO_GO, PUBLISHED, None, replace(RUNS, rechecked=NO_GO))
+    outcome = finish.launched_outcome(one, NO_GO, PUBLISHED, None, replace(RUNS, rechecked=NO_GO))
 
-    assert may_launch(one, NO_GO, None)
+    assert finish.may_launch(one, NO_GO, None)
     assert (Decision.OBSERVED, Exit.GO) == (outcome.decision, outcome.code)
 
 
@@ -110,7 +98,7 @@ def test_a_refusal_says_who_refused(
     tmp_path: Path, found: Any, said: Any, decision: Decision, code: Exit, reason: str
 ) -> None:
     """A person's answer makes it a refusal, whatever is judged by now."""
-    outcome = refused_outcome(session(tmp_path), found, PUBLISHED, said, "more")
+    outcome = finish.refused_outcome(session(tmp_path), found, PUBLISHED, said, "more")
 
     assert (decision, code, f"{reason} (more)") == (outcome.decision, outcome.code, outcome.reason)
     assert ("report", "html") == (outcome.report, outcome.html)
@@ -119,7 +107,7 @@ def test_a_refusal_says_who_refused(
 def test_a_gate_that_was_asked_for_a_verdict_only(tmp_path: Path) -> None:
     """GO is PASSED and exits with 0; anything else is what a refusal is."""
     one = session(tmp_path, launches=False)
-    passed, refused = (checked_outcome(one, found, PUBLISHED) for found in (GO, NO_GO))
+    passed, refused = (finish.checked_outcome(one, found, PUBLISHED) for found in (GO, NO_GO))
 
     assert (Decision.PASSED, Exit.GO) == (passed.decision, passed.code)
     assert (Decision.REFUSED, Exit.NO_GO) == (refused.decision, refused.code)
@@ -151,7 +139,7 @@ def test_the_outcome_of_a_training(
     tmp_path: Path, seen: LaunchResult, said: Any, decision: Decision, code: Exit, reason: str | None
 ) -> None:
     """It launched, it failed, or its own nodes refused it; the training is named in each."""
-    outcome = launched_outcome(session(tmp_path), GO, PUBLISHED, said, seen)
+    outcome = finish.launched_outcome(session(tmp_path), GO, PUBLISHED, said, seen)
 
     assert (decision, code, seen.training) == (outcome.decision, outcome.code, outcome.training)
     assert reason in (None, outcome.reason)
@@ -159,8 +147,8 @@ def test_the_outcome_of_a_training(
 
 def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
     """And a PASS that was reused names its gate."""
-    by = launched_outcome(session(tmp_path / "a"), NO_GO, PUBLISHED, replace(YES, override=True), RUNS)
-    reused = launched_outcome(session(tmp_path / "b"), replace(GO, reused="g-0"), PUBLISHED, YES, RUNS)
+    by = finish.launched_outcome(session(tmp_path / "a"), NO_GO, PUBLISHED, replace(YES, override=True), RUNS)
+    reused = finish.launched_outcome(session(tmp_path / "b"), replace(GO, reused="g-0"), PUBLISHED, YES, RUNS)
 
     assert "(launched against the verdict, approved by ada (Slack): it is the clock)" in by.reason
     assert "(PASS of g-0 reused) (launched approved by ada (Slack): it is the clock)" in reused.reason
@@ -196,7 +184,7 @@ def test_the_outcome_of_a_failure(
     """By what failed and what was judged before; never a GO."""
     one = session(tmp_path)
     one.judged = found
-    outcome = failed_outcome(one, error, None if found is None else PUBLISHED)
+    outcome = finish.failed_outcome(one, error, None if found is None else PUBLISHED)
 
     assert (ending, decision, code) == (outcome.ending, outcome.decision, outcome.code)
     assert str(error) in outcome.reason
@@ -222,14 +210,14 @@ def test_failure_outcome_depends_on_the_progress_of_the_gate(
     one = session(tmp_path, mode=facts.get("mode", Mode.ENFORCE))
     for name in facts.keys() - {"mode"}:
         setattr(one, name, facts[name])
-    outcome = failed_outcome(one, error, PUBLISHED)
+    outcome = finish.failed_outcome(one, error, PUBLISHED)
 
     assert (decision, code) == (outcome.decision, outcome.code)
 
 
 def test_a_defect_is_no_verdict(tmp_path: Path) -> None:
     """Whatever broke, nothing is launched because of it."""
-    outcome = defect_outcome(session(tmp_path), KeyError("x"))
+    outcome = finish.defect_outcome(session(tmp_path), KeyError("x"))
 
     assert (Decision.CANNOT_TELL, Exit.CANNOT_TELL, None) == (outcome.decision, outcome.code, outcome.judged)
     assert "KeyError" in outcome.reason
@@ -261,10 +249,10 @@ def test_prefect_shows_the_outcome_by_name(
     said: list[tuple[int, str]] = []
     monkeypatch.setattr(finish.LOG, "log", lambda loud, text: said.append((loud, text)))
     outcome = GateOutcome("g-1", ending, decision, found, None, "why")
-    state = failed_state(outcome, "local")
+    state = finish.failed_state(outcome, "local")
 
     assert (name, outcome.code is Exit.GO) == (state.name, state.is_completed())
-    assert state.is_completed() or isinstance(state.data, NotLaunched)
+    assert state.is_completed() or isinstance(state.data, finish.NotLaunched)
     assert [(level, state.message)] == said
 
 
@@ -273,9 +261,9 @@ def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> 
     """A locked cluster is told apart from a mistake."""
     shown = LiveProgress(None)
     with listening(shown):
-        state = reject_request(error)
+        state = finish.reject_request(error)
 
-    assert ("Rejected", busy) == (state.name, isinstance(state.data, ClusterBusy))
+    assert ("Rejected", busy) == (state.name, isinstance(state.data, finish.ClusterBusy))
     assert shown.outcome is not None and shown.outcome.code is Exit.REJECTED
 
 
@@ -299,7 +287,7 @@ def test_capacity_failure_states_the_cost_of_the_waiting_machines(tmp_path: Path
     one = session(tmp_path)
     one.judged = GO
     one.ended(CHECK_JOB)
-    outcome = failed_outcome(one, NoCapacity("none"), PUBLISHED)
+    outcome = finish.failed_outcome(one, NoCapacity("none"), PUBLISHED)
 
     assert "2 nodes waited for it for 0.0 minutes (0 USD)" in outcome.reason
 
@@ -370,11 +358,11 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
 def test_the_outcome_shows_what_the_page_shows_of_earlier_gates(tmp_path: Path) -> None:
     """A gate that published nothing of the past keeps what it had."""
     past = GateHistory(reports=3)
-    found = checked_outcome(session(tmp_path), GO, replace(PUBLISHED, past=past))
+    found = finish.checked_outcome(session(tmp_path), GO, replace(PUBLISHED, past=past))
     assert found.judged is not None and found.judged.context.past is past
 
     had = replace(GO, context=replace(GO.context, past=past))
-    kept = checked_outcome(session(tmp_path / "other"), had, PUBLISHED)
+    kept = finish.checked_outcome(session(tmp_path / "other"), had, PUBLISHED)
     assert kept.judged is not None and kept.judged.context.past is past
 
 
@@ -383,7 +371,7 @@ def test_a_report_that_cannot_be_stored_is_told_with_what_was_observed(tmp_path:
     one = session(tmp_path)
     one.judged = NO_GO
     error = StoreFull("the store /s is full (No space left on device). Free space there.", "It is in /tmp/x.")
-    outcome = failed_outcome(one, error, None)
+    outcome = finish.failed_outcome(one, error, None)
 
     assert outcome.judged is not None
     (finding,) = (finding for finding in outcome.judged.verdict.findings if finding.check == "report")

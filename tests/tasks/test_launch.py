@@ -12,19 +12,6 @@ import pytest
 from checks.judge.cost.cost import CostTerms
 from tasks import launch
 from tasks.gate.jobs import JobEnd
-from tasks.launch import (
-    PoolLost,
-    PoolProof,
-    TrainingStart,
-    hand_over_pool,
-    has_started,
-    pool_cost_now,
-    pool_cost_so_far,
-    pool_waits,
-    record_confirmations,
-    training_result,
-    wait_for_pool,
-)
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Placement, RetentionState
 from tasks.store.layout import log_key, logs_folder
 from tests.sample_reports import healthy
@@ -59,7 +46,7 @@ def test_the_training_follows_a_pool_that_is_ours(
     one = session(tmp_path, FakeEngine(placement, holds=holds))
     one.ended(CHECK_JOB)
 
-    assert expected is asyncio.run(wait_for_pool(one, replace(PASSED, reused=reused)))
+    assert expected is asyncio.run(launch.wait_for_pool(one, replace(PASSED, reused=reused)))
     assert (one.rounds, one.renewal.lease.attempt) == ((1, 1) if expected else (2, 2))
     assert ("cancel", CHECK_JOB) in one.context.launcher.calls or expected  # type: ignore[attr-defined]
 
@@ -76,8 +63,8 @@ def test_a_pool_that_is_lost_twice_ends_the_gate(tmp_path: Path, pool: Any, said
     one = session(tmp_path, FakeEngine(holds=[pool]))
     one.rounds = launch.ROUNDS
 
-    with pytest.raises(PoolLost, match=said):
-        asyncio.run(wait_for_pool(one, PASSED))
+    with pytest.raises(launch.PoolLost, match=said):
+        asyncio.run(launch.wait_for_pool(one, PASSED))
 
 
 @pytest.mark.parametrize("submitted", [True, False])
@@ -85,7 +72,7 @@ def test_a_training_that_was_submitted_before_is_not_begun_twice(tmp_path: Path,
     """Whatever became of the pool since its gate died."""
     engine = FakeEngine(holds=[GONE], states={TRAIN_JOB: RUNNING} if submitted else {})
 
-    assert submitted is asyncio.run(wait_for_pool(session(tmp_path, engine, adopted=True), PASSED))
+    assert submitted is asyncio.run(launch.wait_for_pool(session(tmp_path, engine, adopted=True), PASSED))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +95,7 @@ def test_the_engine_says_whether_the_training_has_the_pool(
     one = session(tmp_path, engine)
     one.judged = PASSED
     one.ended(CHECK_JOB)
-    asked = PoolProof(one, TRAIN_JOB)
+    asked = launch.PoolProof(one, TRAIN_JOB)
     for status in looks:
         asyncio.run(asked.ask(status))
 
@@ -127,7 +114,7 @@ def test_a_pool_that_is_left_over_is_released_while_the_training_runs(
     one = session(tmp_path, engine)
     one.judged = PASSED
     one.ended(CHECK_JOB)
-    asyncio.run(PoolProof(one, TRAIN_JOB).ask(RUNNING))
+    asyncio.run(launch.PoolProof(one, TRAIN_JOB).ask(RUNNING))
 
     assert [("release", CHECK_JOB)] == engine.calls
 
@@ -148,7 +135,7 @@ def test_pool_proof_is_settled_without_a_pool_or_own_verdict(
     one = session(tmp_path, FakeEngine(placement))
     one.judged = found
 
-    assert settled is PoolProof(one, TRAIN_JOB).settled
+    assert settled is launch.PoolProof(one, TRAIN_JOB).settled
 
 
 @pytest.mark.parametrize(
@@ -168,9 +155,10 @@ def test_machines_are_kept_for_a_training_no_longer_than_the_gate_file_says(
     engine = FakeEngine(holds=[pool], keeps_s=keeps_s)
     one = session(tmp_path, engine)
 
-    assert (False, "", "") == (pool_waits(one), pool_cost_now(one), pool_cost_so_far(one))
+    assert launch.pool_waits(one) is False
+    assert "" == launch.pool_cost_now(one) == launch.pool_cost_so_far(one)
     one.ended(CHECK_JOB)
-    assert (waits, released) == (pool_waits(one), engine.calls == [("release", CHECK_JOB)])
+    assert (waits, released) == (launch.pool_waits(one), engine.calls == [("release", CHECK_JOB)])
 
 
 @pytest.mark.parametrize(
@@ -188,10 +176,10 @@ def test_pool_cost_text_states_the_price_of_the_waiting_machines(
     one = session(tmp_path, FakeEngine(keeps_s=keeps_s), nodes=nodes)
     one.ended(CHECK_JOB)
     one.context.terms = terms  # type: ignore[misc]
-    assert f"Kept for the training{now}" == pool_cost_now(one)
+    assert f"Kept for the training{now}" == launch.pool_cost_now(one)
 
     one._kept_since[CHECK_JOB] -= 1800.0
-    assert pool_cost_so_far(one).endswith(f" waited for it for 30.0 minutes ({so_far}).")
+    assert launch.pool_cost_so_far(one).endswith(f" waited for it for 30.0 minutes ({so_far}).")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +194,7 @@ def test_a_gate_that_does_not_wait_claims_no_proof(
     one.judged = replace(PASSED, reused=reused)
     one.remember(TRAIN_JOB)
     one.ended(CHECK_JOB)
-    hand_over_pool(one, TRAIN_JOB)
+    launch.hand_over_pool(one, TRAIN_JOB)
     with one:
         pass
 
@@ -240,7 +228,7 @@ def test_training_confirmations_are_recorded_only_if_every_node_started(
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
-    record_confirmations(one, found, folder)
+    launch.record_confirmations(one, found, folder)
 
     assert len(proof) == len(one.proof)
     assert all(line.endswith(end) for line, end in zip(one.proof, proof, strict=True))
@@ -262,9 +250,9 @@ def test_a_training_has_started_when_every_node_became_the_command(
     """A job that only runs has not."""
     files = {f"abcdef12/started/node-{index}": b"" for index in (0, 1)}
     one = session(tmp_path, FakeEngine(files=files), nodes=nodes)
-    start = TrainingStart(one, TRAIN_JOB)
+    start = launch.TrainingStart(one, TRAIN_JOB)
 
-    assert expected is has_started(one, TRAIN_JOB, status)
+    assert expected is launch.has_started(one, TRAIN_JOB, status)
     assert (expected, "") == (start.is_over(status), start.missing)
 
 
@@ -273,7 +261,7 @@ def test_a_training_whose_nodes_cannot_say_so_is_not_waited_for_for_ever(
 ) -> None:
     """No longer than checks may take; then it is said what is missing."""
     monkeypatch.setattr(launch, "checks_limit_s", lambda session: 0.0)
-    start = TrainingStart(session(tmp_path), TRAIN_JOB)
+    start = launch.TrainingStart(session(tmp_path), TRAIN_JOB)
 
     assert start.is_over(RUNNING) and "not every node has reported" in start.missing
 
@@ -281,7 +269,7 @@ def test_a_training_whose_nodes_cannot_say_so_is_not_waited_for_for_ever(
 def result(folder: Path, engine: FakeEngine, status: JobStatus, late: str = "") -> Any:
     """What the gate says of a training that ended so."""
     one = session(folder, engine)
-    found = training_result(one, PASSED, JobEnd(TRAIN_JOB, status, late))
+    found = launch.training_result(one, PASSED, JobEnd(TRAIN_JOB, status, late))
     return found, one
 
 
