@@ -66,15 +66,13 @@ def cloud_gate(
     *,
     real: bool = False,
     few: bool = False,
-    options: str = "",
     **more: Any,
 ) -> Path:
     """A gate file: two ml.m5.large, and a training that is a line of Python. `real` holds them to the local policy,
 
     or with `few` to its part for the few checks of tests/survival, which are then run.
     """
-    if few:
-        options += f'python = "{few_checks.interpreter(folder / "few-python")}"\n'
+    python = f'python = "{few_checks.interpreter(folder / "few-python")}"\n' if few else ""
     said = f"""
 region = "{REGION}"
 image = "{IMAGE}"
@@ -85,7 +83,7 @@ code = "image"
 volume_gb = 31
 poll_seconds = {ACCOUNT_S}
 infra_check = false
-{options}"""
+{python}"""
     path = write_gate(folder, launcher="sagemaker", options=said, **{"training": TRAINED, **more})
     text = path.read_text().replace('instance_type = "cpu"', 'instance_type = "m5.large"')
     # Hosts that start on two cores take their time.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,12 @@ from tests.flows.gates import write_gate
 from tests.tasks.gate_file.gate_files import edit, opened, refusal
 
 
-def fields_of(model: type[BaseModel]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every field of a form, with those of its groups."""
-    schema = model.model_json_schema()
-    for part in (schema, *schema.get("$defs", {}).values()):
-        yield from part["properties"].items()
-
-
 @pytest.mark.parametrize("model", [GateRequest, CommissionRequest])
 def test_every_field_has_a_place_a_title_and_a_shape_that_the_form_shows(model: type[BaseModel]) -> None:
     """No union and no null, which the form shows badly; whatever has no default is asked for."""
-    for name, field in fields_of(model):
+    schema = model.model_json_schema()
+    groups = (schema, *schema.get("$defs", {}).values())
+    for name, field in chain.from_iterable(group["properties"].items() for group in groups):
         assert isinstance(field["position"], int) and field["title"], name
         assert not {"anyOf", "oneOf"} & set(field), name
         assert "description" in field or "$ref" in field, name

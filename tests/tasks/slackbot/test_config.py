@@ -14,6 +14,17 @@ from tests.flows.gates import write_gate
 GATE = '[gates.p5]\ndeployment = "gate/p5"\ngate_file = "gate.toml"\n'
 
 
+def refusal(folder: Path, text: str) -> str:
+    """The error for a list of this text, which begins with its file."""
+    write_gate(folder)
+    path = folder / "slack.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(GateFileError) as raised:
+        read_config(path)
+    assert str(raised.value).startswith(str(path))
+    return str(raised.value)
+
+
 def test_the_shipped_list_can_be_read() -> None:
     """And lets nobody start anything."""
     config = read_config(Path("deployments/slack.toml"))
@@ -25,7 +36,6 @@ def test_the_shipped_list_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (GATE + "user = ['U1']", "gates.p5.user: unknown key. Did you mean 'users'?"),
         ("ap_token = 'env:X'\n" + GATE, "ap_token: unknown key. Did you mean 'app_token'?"),
         (GATE + 'users = ["ada"]', "gates.p5.users.0: 'ada' is not of the form"),
         ('[gates.p5]\ngate_file = "gate.toml"', "gates.p5.deployment: missing key"),
@@ -39,30 +49,17 @@ def test_the_shipped_list_can_be_read() -> None:
 )
 def test_slack_config_error_names_its_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     """File, key, and the nearest valid word."""
-    write_gate(tmp_path)
-    path = tmp_path / "slack.toml"
-    path.write_text(text, encoding="utf-8")
-
-    with pytest.raises(GateFileError) as raised:
-        read_config(path)
-
-    assert said in str(raised.value)
-    assert str(raised.value).startswith(str(path))
+    assert said in refusal(tmp_path, text)
 
 
 @pytest.mark.parametrize("key", ["app_token", "bot_token"])
 @pytest.mark.parametrize("value", ["xoxb-0123456789-secret", "x" * 300])
 def test_a_token_in_the_file_is_refused_and_not_repeated(tmp_path: Path, key: str, value: str) -> None:
     """It belongs into the environment or a block."""
-    write_gate(tmp_path)
-    path = tmp_path / "slack.toml"
-    path.write_text(f'{key} = "{value}"\n{GATE}', encoding="utf-8")
+    error = refusal(tmp_path, f'{key} = "{value}"\n{GATE}')
 
-    with pytest.raises(GateFileError) as raised:
-        read_config(path)
-
-    assert "Never write a secret itself into this file" in str(raised.value)
-    assert value[:20] not in str(raised.value)
+    assert "Never write a secret itself into this file" in error
+    assert value[:20] not in error
 
 
 @pytest.mark.parametrize(("folder", "name"), [("gates", "gate"), ("others", "")])

@@ -191,11 +191,6 @@ def test_motion_needs_three_bad_proofs_for_a_step() -> None:
     assert Motion.WORSE is motion([*STEADY, *STEADY, 0.7, 0.7, 0.7]).motion
 
 
-def test_a_machine_that_has_recovered_is_steady() -> None:
-    """What was bad for ten gates and is well again is not named now."""
-    assert Motion.STEADY is motion([*STEADY, *([0.8] * 10), *STEADY[:3]]).motion
-
-
 # Whether a machine is bad at a gate: in a row that repeats, by chance, from its first gate on, since gate 30.
 RHYTHMS: dict[str, Callable[[int, random.Random], bool]] = {
     "two of three": lambda gate, _: gate % 3 != 0,
@@ -237,8 +232,9 @@ def test_how_often_a_flapping_machine_was_bad_is_said() -> None:
     assert Motion.MOVED is motion([1.0, 0.85, 0.85] * 20, has_peers=False).motion
 
 
-def test_a_machine_that_no_longer_flaps_is_steady() -> None:
-    """Its newest proofs are good again."""
+def test_a_machine_that_is_well_again_is_steady() -> None:
+    """Its newest proofs are good, after ten bad gates in a row as after a time in which it flapped."""
+    assert Motion.STEADY is motion([*STEADY, *([0.8] * 10), *STEADY[:3]]).motion
     assert Motion.STEADY is motion([*[1.0, 0.85, 0.85] * 10, *STEADY[:8]]).motion
 
 

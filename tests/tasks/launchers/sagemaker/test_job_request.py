@@ -279,12 +279,6 @@ def golden(name: str, bodies: list[dict[str, Any]]) -> tuple[str, str]:
     return text, golden_text(REQUESTS / f"{name}.json", text)
 
 
-def requests_in(path: Path) -> list[dict[str, Any]]:
-    """A golden file holds one request or several."""
-    found = json.loads(path.read_text())
-    return found if isinstance(found, list) else [found]
-
-
 def taken(body: Mapping[str, Any]) -> None:
     """botocore's own validation; it raises."""
     client = client_of("sagemaker")
@@ -322,7 +316,9 @@ def test_a_feature_asks_for_what_its_golden_file_says(name: str) -> None:
 
 def test_aws_takes_every_golden_request() -> None:
     """By botocore's own validation, and by ours."""
-    bodies = [body for path in sorted(REQUESTS.glob("*.json")) for body in requests_in(path)]
+    # A golden file holds one request or several.
+    files = [json.loads(path.read_text()) for path in sorted(REQUESTS.glob("*.json"))]
+    bodies = [body for held in files for body in (held if isinstance(held, list) else [held])]
     for body in bodies:
         taken(body)
 
