@@ -87,7 +87,9 @@ def _of_part(rule: Rule, at: object, facts: Facts, instance: Instance) -> Expect
     if test == expected_values.PEER and instance.nvlinks == 0:
         # A copy through the host is limited by the host's links, which have expected values of their own.
         return ExpectedQuestion("")
-    return ExpectedQuestion(f"no expected value for {test} on {label}", expected_values.expected_transfer(facts, model, test))
+    return ExpectedQuestion(
+        f"no expected value for {test} on {label}", expected_values.expected_transfer(facts, model, test)
+    )
 
 
 def _of_collective(
