@@ -8,15 +8,21 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+from checks import image_requirements
+from checks.bundle import Bundle
+from checks.check import Check
 from checks.documents.answer import ANSWER, ASKING
 from checks.documents.report import MERGED_FILE, dump_plain
 from checks.exchange.exchange import ExchangeError
 from checks.exchange.secret_key import Service
 from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from checks.model import Skip
 from checks.process.tree import become_subreaper
 from checks.process.whole_file import write_whole
 from checks.roster import Member
 from checks.runner.journal import now
+from checks.version import BUILD_IMAGE, ENGINE
 from container.agent import check_command, host_work
 from container.agent.check_command import AgentContext
 from container.agent.files import exit_record, inputs
@@ -27,7 +33,6 @@ from container.agent.files.scratch import make, remove, remove_abandoned
 from container.agent.host_work import Ended
 from container.agent.hosts import address, roll_call, roster_source
 from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
-from container.agent.image import image_fault
 from container.agent.settings import Settings, Verb
 from container.agent.supervisor import Signals
 
@@ -212,3 +217,27 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         say(f"{path} cannot be removed: {error.strerror}")
+
+
+def image_fault(bundle: Bundle) -> str:
+    """What this image lacks for the checks of the bundle, with the remedy; "" if it lacks nothing that they must have."""
+    if (other := bundle.facts != builtin().digest) or bundle.version not in (ENGINE, ""):
+        tables = ", with other tables of facts" if other else ""
+        return f"the image has Prelaunch {ENGINE}, and the gate {bundle.version or 'an earlier version'}{tables}. {BUILD_IMAGE}"
+    from checks.catalog import CATALOG
+
+    modules = image_requirements.needed(check for check in CATALOG if _is_required(check, bundle))
+    for name in (name for name in modules if name in image_requirements.BROUGHT):
+        try:
+            image_requirements.load(name)
+        except ImportError as error:
+            return f"the image cannot import {name}, which the checks of GPUs need: {error}. Install nvidia-ml-py in it. {BUILD_IMAGE}"
+    return ""
+
+
+def _is_required(check: Check, bundle: Bundle) -> bool:
+    """Whether the gate refuses without this check."""
+    line = bundle.policy.checks.get(check.name)
+    if line is None or check.name in bundle.skip or not bundle.declared.gpus_per_node:
+        return False
+    return line.required and bundle.profile in line.profiles and not line.accepts(Skip.TOOL_MISSING)

@@ -16,7 +16,7 @@ from checks.facts.builtin import builtin
 from checks.model import Declared, Profile, Skip
 from checks.policy import CheckPolicy, Policy
 from checks.version import ENGINE
-from container.agent import agent_run, image, settings
+from container.agent import agent_run, settings
 from container.agent.settings import Verb
 from container.agent.supervisor import Signals
 from tasks.gate_file.references import read_policy
@@ -64,7 +64,7 @@ def test_agent_names_what_the_image_lacks_with_the_remedy(
 ) -> None:
     """Only what the gate would refuse for: an image in which nothing needs NVML starts its checks."""
     monkeypatch.setattr(image_requirements, "load", without_pynvml)
-    found = image.image_fault(bundle)
+    found = agent_run.image_fault(bundle)
 
     assert (said in found, bool(said)) == (True, bool(found))
     assert not found or "container/create-image.sh" in found
@@ -74,7 +74,7 @@ def test_an_image_that_has_all_lacks_nothing(monkeypatch: pytest.MonkeyPatch) ->
     """The same bundle, where pynvml can be imported."""
     monkeypatch.setattr(image_requirements, "load", lambda name: image_requirements)
 
-    assert "" == image.image_fault(a_bundle())
+    assert "" == agent_run.image_fault(a_bundle())
 
 
 def test_the_agent_leaves_it_in_the_failure_file_and_starts_no_check(
