@@ -273,7 +273,8 @@ class FindingKind(str, Enum):
 
     NO_BASELINE and ONLY_SMALL_MESSAGES both mean that there is no expected value to compare with; the latter, because no message was
     large enough. NOT_COLLECTED: what the collector could not read, or how the engine says that the job ended. OPEN_BEFORE: it was
-    found before this gate, which did not measure it again. CERTIFIED: an earlier gate measured it.
+    found before this gate, which did not measure it again. CERTIFIED: an earlier gate measured it. TOO_FEW: too few values were
+    measured to compare them.
     """
 
     NOT_MEASURED = "not_measured"
@@ -283,6 +284,7 @@ class FindingKind(str, Enum):
     NOT_COLLECTED = "not_collected"
     OPEN_BEFORE = "open_before"
     CERTIFIED = "certified"
+    TOO_FEW = "too_few"
 
 
 @dataclass(frozen=True)

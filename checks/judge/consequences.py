@@ -96,7 +96,8 @@ def _with_peers(
         is_of_job = ended and finding.kind is FindingKind.NOT_COLLECTED
         return replace(finding, follows=first) if is_of_job else finding
     line = lines.get(finding.check, CheckPolicy())
-    return replace(finding, follows=first) if line.min_nodes > 1 or line.min_ranks > 1 else finding
+    is_shared = finding.kind is FindingKind.TOO_FEW or line.min_nodes > 1 or line.min_ranks > 1
+    return replace(finding, follows=first) if is_shared else finding
 
 
 def _not_begun(report: Report) -> set[tuple[str, str]]:

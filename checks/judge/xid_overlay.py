@@ -42,15 +42,15 @@ MESSAGE = 2000
 REMEDIES = {
     Action.NONE: "Nothing has to be done. The evidence has the details.",
     Action.RESTART_APP: "Restart the program that the evidence names. If the Xid returns with another program, suspect the GPU.",
-    Action.RESET_GPU: "Drain the GPU and reset it: {resets}. Where NVSwitches join them, all GPUs of the node at "
-    "once (nvidia-smi --gpu-reset). If it returns, restart the node; then replace it.",
-    Action.REBOOT: "Restart the node (systemctl reboot; for a GPU that stays away, cut its power: stop and start the instance). "
-    "If it returns, replace the node.",
+    Action.RESET_GPU: "Drain the GPU and reset it: {resets}. Where NVSwitches join them, reset all GPUs of the node at "
+    "once (nvidia-smi --gpu-reset). If the Xid is logged again, restart the node; if it is logged once more, replace the node.",
+    Action.REBOOT: "Restart the node (systemctl reboot). If a GPU is still missing after that, cut its power: stop and start the "
+    "instance. If the Xid is logged again after the restart, replace the node.",
     Action.REPLACE: "Replace the node. On HyperPod: kubectl label node NODE "
     "sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite",
     Action.INSPECT: "Check the GPU's seating, power and links, then run dcgmi diag -r 3 before a job uses it.",
     Action.CONTACT: "Report it to the vendor's or cloud's support with the output of nvidia-bug-report.sh. "
-    "If it returns, do not use this GPU.",
+    "If the Xid is logged again, do not use this GPU.",
 }
 # For these metrics the policy's own rule says what to do: no row of an overlay applies to them, or the incident was dealt with.
 KEPT_NEEDS = (Need.HANDLED, Need.UNKNOWN, Need.UNREAD)

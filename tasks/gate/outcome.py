@@ -32,8 +32,12 @@ MAY_HAVE_STARTED = "It is not known whether the training was started: what its n
 STARTED_BY_NODES = "The nodes had started the training."
 # What to do about a training that failed on machines that had passed.
 TRAINING_FAILED = (
-    "This condemns no node. Read the training's log and tell its owner. If you suspect a node, run the gate again with "
-    "--check-only."
+    "No node is blamed, because the checks had passed. Read the training's log and tell its owner. If you suspect a node, run the "
+    "gate again with --check-only."
+)
+# It stands above remedies that would end it.
+STARTED_ANYWAY = (
+    "The training was started all the same. Do not restart, drain or reset a node before it has ended."
 )
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
@@ -242,7 +246,9 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     context = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
     if end is None and outcome.decision in (Decision.OBSERVED, Decision.OVERRIDDEN):
         # A command that takes a node away would end the training.
-        context = replace(context, site=NOWHERE, retry="")
+        context = replace(
+            context, site=NOWHERE, retry="", costs=(), training=STARTED_ANYWAY if outcome.training else ""
+        )
     if (
         outcome.ending is Ending.JOB_FAILED
         and outcome.judged.verdict.answer is not Answer.NO_GO

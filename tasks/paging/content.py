@@ -156,13 +156,13 @@ def finish_page(page: Notification, reason: str) -> Notification:
 def _how_to_answer(question: PendingQuestion) -> str:
     in_prefect = question.url and not question.repair
     places = ["in Slack"] * question.by_slack + [
-        "in Prefect, with the button Resume on the run's page"
+        "in Prefect, where the button Resume on the run's page opens the form"
     ] * bool(in_prefect)
     if not places:
         return "Nobody may answer: [approval] of the gate file names nobody."
     until = datetime.fromtimestamp(question.deadline, UTC).strftime("%H:%M UTC")
-    late = f" by {until}: without an answer the machine stays as it is" if question.repair else ""
-    return f"Answer {' or '.join(places)}{late}."
+    late = "nothing more is done to the node" if question.repair else "the training is not started"
+    return f"Answer {' or '.join(places)} by {until}. Without an answer by then, {late}."
 
 
 def title_of(outcome: GateOutcome, name: str) -> str:

@@ -30,7 +30,7 @@ from tasks.gate.question import (
     read_question,
 )
 from tasks.machines.base import Machine, Rung, ServiceState
-from tasks.notifiers.base import Audience, Item, Notification, PageKind, PendingQuestion, Severity
+from tasks.notifiers.base import MEANING, Audience, Item, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import deliver, settle
 from tasks.paging.content import finish_page
 from tasks.remediation.model import Act, ActState, Case, Permission, Reason, RepairQuestion
@@ -127,7 +127,12 @@ class GatePeople:
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
         file = os.path.abspath(self.context.file)
         which = ("--node", cases[0].node) if len(cases) == 1 else ()
+        run = shlex.join(("prelaunch", "repair", "run", file))
         facts = (
+            (
+                MEANING,
+                f"Nothing more is done until somebody runs {run}; its --allow allows a reset, a reboot or a replacement.",
+            ),
             ("condemned for", "; ".join(map(_finding_text, cases))),
             ("in the engine", "; ".join(_service_text(case.node, machines.get(case.node)) for case in cases)),
             ("to see the state", shlex.join(("prelaunch", "fleet", "list", file, *which))),

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.machines.base import Machines, Mark, Rung
 from tasks.remediation.ladder import AFTER, required
 from tasks.remediation.model import Case, Reason
 from tasks.remediation.steps import Step, StepKind, reason_text
+from tasks.render.remedy_commands import RESET
 
 # What a person does in a step of a plan.
 STEPS: Mapping[Rung, str] = {
     Rung.FENCE: "Take the node out of service, so that no job starts on it",
-    Rung.RECHECK: "Run the gate on it again. If the checks that failed pass now, go to the last step",
-    Rung.RESET: "Reset its GPUs, and run the gate on it again",
-    Rung.REBOOT: "Restart the node, and run the gate on it again",
-    Rung.REPLACE: "Replace the node, and run the gate on the new one",
+    Rung.RECHECK: "Run `prelaunch check` on the node. If the checks that failed pass now, go to the last step",
+    Rung.RESET: "When no job runs on it, reset its GPUs. Then run `prelaunch check` on the node",
+    Rung.REBOOT: "Restart the node. When it is back, run `prelaunch check` on it",
+    Rung.REPLACE: "Replace the node, and run `prelaunch check` on the new one",
     Rung.PAGE: "If the finding repeats, follow its remedy in the report of the gate",
-    Rung.RETURN: "Return the node to service, once a gate on it has passed",
+    Rung.RETURN: "When its checks have passed, return the node to service, and run the gate again",
 }
 
 
@@ -48,8 +50,14 @@ def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, t
             *(repairs or (Rung.PAGE,)),
             Rung.RETURN,
         )
-        lines = ((rung, machines.command(rung, case.node, mark, gpus)) for rung in rungs)
-        yield case, tuple(lines)
+        lines = {rung: machines.command(rung, case.node, mark, gpus) for rung in rungs}
+        if lines.get(
+            Rung.RESET
+        ):  # Prelaunch's own reset is a job in a reservation, which a person does not have
+            lines[Rung.RESET] = (
+                f"ssh {shlex.quote(case.node)} sudo {RESET.format(gpu=','.join(map(str, gpus)))}"
+            )
+        yield case, tuple(lines.items())
 
 
 def _repairs(case: Case) -> Iterator[Rung]:

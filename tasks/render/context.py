@@ -20,7 +20,7 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict, no
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.findings import Group, remedy_of
-from tasks.render.remedy_commands import NOWHERE, PURPOSES, SSH, RemedyContext, commands
+from tasks.render.remedy_commands import NOWHERE, PURPOSES, SSH, STRENGTH, RemedyContext, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.tables import counted
@@ -162,6 +162,7 @@ def verdict_context(
     gpus = _gpus_of_ranks(report, {node_of(finding.subject) for finding in verdict.findings})
     site = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared), gpus)
     is_broken = any(f.cause is Cause.HARDWARE and f.level is not Level.PASS for f in verdict.findings)
+    is_broken = is_broken and not verdict.suspect_policy
     costs = (cost_line(cost),) if is_broken and is_worth_showing(cost) else ()
     matrices = of_readings(decoded(report, policy, facts)) if facts is not None else ()
     return VerdictContext(site, ledger(report, policy, verdict), notes, costs, cost, facts, matrices=matrices)
@@ -187,7 +188,9 @@ def advice(item: Group, verdict: Verdict, site: RemedyContext) -> tuple[str, tup
     subjects = item.subjects[:TYPED_SUBJECTS]
     matches = [command for subject in subjects for command in commands(item, subject, verdict, site)]
     waits = SSH if any(command.startswith("ssh ") for command in matches) else ""
-    texts = (remedy_of(item, verdict), waits, PURPOSES.get(site.launcher, "") if matches else "")
+    # On SageMaker nobody can do what the remedy says.
+    remedy = "" if matches and site.launcher == "sagemaker" else remedy_of(item, verdict)
+    texts = (remedy, waits, PURPOSES.get(site.launcher, "") if matches else "")
     return " ".join(text for text in texts if text), tuple(dict.fromkeys(matches))
 
 
@@ -207,9 +210,17 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
     results: list[Advised] = []
     remedies: dict[tuple[object, ...], Group] = {}
     failed: list[Group] = []
-    site = context.site
+    site, strongest = context.site, dict[str, int]()
+    for item in groups:
+        for node in _nodes_with_commands(item, verdict, site):
+            strongest[node] = max(strongest.get(node, 0), STRENGTH.index(item.action))
     for item in groups:
         remedy, lines = ("", ()) if item.follows else advice(item, verdict, site)
+        if lines and all(
+            strongest[node] > STRENGTH.index(item.action)
+            for node in _nodes_with_commands(item, verdict, site)
+        ):
+            lines = ()
         if item.follows:
             pass
         elif item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
@@ -227,6 +238,12 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
         gpus = [f"{gpu} is that of {rank} if CUDA counts as NVML does." for gpu, rank in owners]
         results.append(Advised(item, " ".join(filter(None, (*gpus, remedy))), lines))
     return tuple(results)
+
+
+def _nodes_with_commands(item: Group, verdict: Verdict, site: RemedyContext) -> set[str]:
+    """The nodes for which a finding has something to type."""
+    subjects = item.subjects[:TYPED_SUBJECTS] if item.action in STRENGTH else ()
+    return {node_of(subject) for subject in subjects if commands(item, subject, verdict, site)}
 
 
 def _failed_before(item: Group, failed: Sequence[Group]) -> Group | None:

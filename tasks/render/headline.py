@@ -71,10 +71,10 @@ def sensitivity_lines(verdict: Verdict) -> Iterator[str]:
     """For each check that compares pairs: how slow a part would have been named."""
     by_check: dict[str, list[str]] = {}
     for entry in verdict.seen_from:
-        limit = "unknown" if entry.seen_from is None else percent(entry.seen_from)
-        by_check.setdefault(entry.check, []).append(f"{entry.component} {limit}")
+        limit = "at no known limit" if entry.seen_from is None else f"from {percent(entry.seen_from)}"
+        by_check.setdefault(entry.check, []).append(f"a {entry.component} {limit}")
     for check, limits in by_check.items():
-        yield f"{check} names a part that is slower than the others by at least: {', '.join(limits)}."
+        yield f"How small a slowdown {check} could have seen, below the others: {', '.join(limits)}."
 
 
 def run_lines(report: Report, images: Images | None = None) -> tuple[str, ...]:
@@ -145,8 +145,16 @@ def explanation(verdict: Verdict) -> str:
     broken = dict.fromkeys(
         f.subject if LINK in f.subject else node_of(f.subject) for f in fails if f.cause is Cause.HARDWARE
     )
-    hardware = listed_names([*broken], MOST_ALIKE)
-    fault = f"the fault is in the hardware of {hardware}" if broken else "no broken hardware was found"
+    fault = f"the fault is in the hardware of {listed_names([*broken], MOST_ALIKE)}"
+    if all(LINK in subject for subject in broken):
+        links = listed_names(
+            [" and ".join(map(str.strip, subject.split(LINK))) for subject in broken], MOST_ALIKE
+        )
+        fault = (
+            f"the fault is between {links}, and no node is blamed"
+            if broken
+            else "no broken hardware was found"
+        )
     if not failed or not verdict.coverage.nodes.required:
         return f"At least one check failed; {fault}."
     return f"{len(failed)} of {counted(verdict.coverage.nodes.required, 'node')} failed a check; {fault}."
@@ -222,10 +230,15 @@ def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
     culprits, alike = deciding(verdict), failed_everywhere(verdict)
     is_shared = verdict.suspect_policy or culprits[0].check in alike
     further = {} if verdict.suspect_policy else _further_failures(culprits, alike)
-    more = sum(not item.follows for item in groups) - 1 - sum(map(len, further.values()))
+    left = [item for item in groups if not item.follows and item != culprits[0]]
+    lacks = sum(item.cause is Cause.EVIDENCE and item.level is Level.FAIL for item in left)
+    warnings = sum(item.level is not Level.FAIL for item in left)
+    failures = len(left) - lacks - warnings - sum(map(len, further.values()))
     also = [f"{listed_names(texts)} ({one_line(check, 80)})" for check, texts in further.items()]
     rest = f"; also {listed_names(also)}" if also else ""
-    rest += f"; {counted(more, 'more finding')}" if more else ""
+    numbers = ((failures, "more failure"), (lacks, "missing measurement"), (warnings, "warning"))
+    more = [counted(number, text) for number, text in numbers if number > 0]
+    rest += f"; {', '.join(more)}" if more else ""
     if not is_shared:
         return f"{sentence(culprits[0])}{rest}"
     share = f"all {verdict.coverage.nodes.required} nodes fail {culprits[0].check}"

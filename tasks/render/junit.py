@@ -57,20 +57,18 @@ def _case(
     case.set("time", f"{observation.seconds:.3f}" if observation else "0.000")
     worst = findings[0] if findings else None
     failure = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
-    if failure is not None:
-        _add(case, "failure", failure, verdict, context)
-    elif worst is not None and worst.level is Level.FAIL:
-        _add(case, "error", worst, verdict, context)
-    elif worst is not None and verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN:
-        _add(case, "failure", worst, verdict, context)
+    refuses = verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN
+    fails = worst is not None and (worst.level is Level.FAIL or refuses)
+    shown = failure or (worst if fails else None)
+    if shown is not None:
+        tag = "failure" if failure or shown.level is not Level.FAIL else "error"
+        _add(case, tag, shown, verdict, context)
     elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
         reason = worst.message if worst else observation.reason if observation else ""
         xml.SubElement(case, "skipped", message=one_line(skip or reason or "skipped"))
-    is_told = case.find("failure") is not None or case.find("error") is not None
-    if findings[1:] or (findings and not is_told):
-        xml.SubElement(case, "system-out").text = clean(
-            "\n".join(_text(f, verdict, context) for f in findings)
-        )
+    left = [finding for finding in findings if finding is not shown]
+    if left:
+        xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict, context) for f in left))
     return case
 
 

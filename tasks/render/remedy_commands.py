@@ -21,19 +21,19 @@ _LABEL = "kubectl label node {node} sagemaker.amazonaws.com/node-health-status={
 _DRAIN = "scontrol update nodename={node} state=drain reason={reason}"
 _FAIL = "scontrol update nodename={node} state=fail reason={action}"
 _CORDON = "kubectl cordon {node}"
-_RESET = "nvidia-smi --gpu-reset -i {gpu}"
+RESET = "nvidia-smi --gpu-reset -i {gpu}"
 _RELEASE = (
     "aws sagemaker update-training-job --training-job-name {job} --resource-config KeepAlivePeriodInSeconds=0"
 )
 _DEEP = "prelaunch check --instance-type {kind} --profile deep"
 # Slurm starts nothing on a node that is drained: srun would wait there for ever.
-_RESET_ON_NODE, _DEEP_ON_NODE = f"ssh {{node}} sudo {_RESET}", f"ssh {{node}} {_DEEP}"
+_RESET_ON_NODE, _DEEP_ON_NODE = f"ssh {{node}} sudo {RESET}", f"ssh {{node}} {_DEEP}"
 
 # launcher, or the engine that `engine_of` makes of it -> action -> what to type, in this order.
 COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
     "local": {
-        Action.RESET_GPU: (f"sudo {_RESET}",),
-        Action.REBOOT: ("sudo systemctl reboot",),
+        Action.RESET_GPU: (f"sudo {RESET}  # on {{node}}",),
+        Action.REBOOT: ("sudo systemctl reboot  # on {node}",),
         Action.INSPECT: (_DEEP,),
     },
     # A node that was rebooted serves again only when a person says so: with nextstate=RESUME Slurm 22.05 lets a node serve whose
@@ -82,12 +82,14 @@ _OBEYS = (
 PURPOSES: Mapping[str, str] = {
     "local": "Run the command on the machine that was tested, when nothing else runs there.",
     "kubernetes": "The commands only keep pods off the node; the rest of the remedy is still to be done.",
-    "sagemaker": "SageMaker cannot replace one machine: the command ends the warm pool and gives all of its machines back, also the "
-    "healthy ones. The next job waits for machines, and may get the same ones.",
+    "sagemaker": "SageMaker can neither restart nor replace one machine: the command ends the warm pool and gives all of its "
+    "machines back, also the healthy ones. The next job waits for machines, and may get the same ones.",
     "hyperpod": "HyperPod cannot reset one GPU: the label UnschedulablePendingReboot reboots the whole node. "
     + _OBEYS.format(what="the labels"),
     "hyperpod-slurm": _OBEYS.format(what="the reasons Action:Reboot and Action:Replace"),
 }
+# Of several findings of a node only the commands of the strongest action are shown: others would take them back.
+STRENGTH = (Action.INSPECT, Action.CONTACT, Action.RESET_GPU, Action.REBOOT, Action.REPLACE)
 # The label of a GPU in a report, with its number as NVML counts: "GPU 3", "GPU 5 (0000:b9:00.0)".
 _GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
 

@@ -77,7 +77,11 @@ def terminal(
     if report is not None:
         console.print()
         checks = check_lines(report, verdict)
-        console.print(_checks(checks))
+        # A refusal must not scroll away above what passed.
+        rows = [line for line in checks if verdict.answer is Answer.GO or line.state is not State.PASS]
+        console.print(_checks(rows))
+        if len(rows) < len(checks):
+            console.print(f"{counted(len(checks) - len(rows), 'other check')} passed.")
         for reason, names in left_out(checks):
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
         gate_text = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
@@ -134,7 +138,7 @@ def _show_detail(console: Console, advice: Advised) -> None:
 
     lines = clean(advice.item.evidence[0][1]).splitlines() if advice.item.evidence else []
     if advice.remedy:
-        console.print(Padding(Text(f"Do: {one_line(advice.remedy)}"), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"Do: {one_line(advice.remedy, COMMAND)}"), (0, 0, 0, 2)))
     for line in advice.commands:  # not wrapped: a command that is copied from two lines is two commands
         console.print(Text(f"  $ {one_line(line, COMMAND)}"), soft_wrap=True)
     texts = [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
@@ -175,7 +179,9 @@ def parted(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group, ...
 def missing_lines(groups: Sequence[Group]) -> list[str]:
     """A line per cause; then what follows from silent nodes, whose remedy is theirs; and where the complete list is."""
     own, caused = independent(groups)
-    lines = [f"Evidence is also missing for {len(own)} other reasons:", *_brief(own)] if own else []
+    lines = (
+        [f"Evidence is also missing for {counted(len(own), 'other reason')}:", *_brief(own)] if own else []
+    )
     lines += [f"{followed(caused)}; no other remedy is needed:", *_brief(caused)] if caused else []
     return [*lines, "  The complete list, with remedies and evidence: --html FILE, or --format json."]
 

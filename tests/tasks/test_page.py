@@ -197,8 +197,8 @@ def test_a_failed_training_on_broken_hardware_is_the_on_call_s_as_well(
 
 
 def test_the_title_of_a_failed_training_says_who_launched_it_against_the_verdict() -> None:
-    """And its page does not say that the failure condemns no node."""
+    """And its page does not say that no node is blamed."""
     ended = with_ending(replace(OVERRIDDEN, ending=Ending.JOB_FAILED, training=FAILED), "local")
 
     assert first_line(ended, "local").endswith("(against the verdict, by ada (Slack))")
-    assert ended.judged is not None and "condemns no node" not in ended.judged.context.training
+    assert ended.judged is not None and "No node is blamed" not in ended.judged.context.training

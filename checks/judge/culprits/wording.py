@@ -46,7 +46,7 @@ INSIDE = {
     Entity.LINK: "Check the path between the two in the node: NVLink (nvidia-smi nvlink -s), PCIe and memory (nvidia-smi topo -m).",
 }
 CONGESTION_REMEDY = (
-    "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
+    "Find out what else used the network at that time. If it is slow again, check the uplinks of these nodes."
 )
 GROUPS_REMEDY = (
     "If the fabric is oversubscribed by design, set the policy's option oversubscription of this check, and name the switches in "
@@ -56,9 +56,7 @@ PATHS_REMEDY = (
     "No machine is at fault. Check how the fabric spreads flows over its links (ECMP, adaptive routing), and its "
     "oversubscription."
 )
-PASSED_REMEDY = (
-    "Run the gate again, and read this node's log for that time. If it returns, do not train on this node."
-)
+PASSED_REMEDY = "Run the gate again, and read this node's log for that time. If the node is bad again, do not train on it."
 MAJORITY_REMEDY = (
     "Compare these nodes with a cluster of the same kind, or set floor_gbps in the policy's options: a test below it is "
     "bad, whatever is usual."
@@ -84,7 +82,8 @@ def suspect(
     matrix: Matrix, result: Decoded, culprit: Suspect, also: Sequence[str], metric: MatrixSubject | None
 ) -> str:
     """What is wrong with the suspect, as a predicate, and by how much. `metric` is None for a matrix of another tool."""
-    message = f"{_fault(matrix, metric)}{_where(culprit)}: {_value(matrix, result, culprit)}"
+    is_mute = culprit.ratio is None and metric is MatrixSubject.BANDWIDTH
+    message = f"{'gives no answer' if is_mute else _fault(matrix, metric)}{_where(culprit)}: {_value(matrix, result, culprit)}"
     message += f"{culprit.bad} of {culprit.tests} tests are bad"
     if culprit.passed:
         message += ", all in one period, and they were good when they were measured again"
@@ -98,7 +97,7 @@ def odds(culprit: Suspect) -> str:
     message, other = f"; probability {percent(culprit.probability)}", culprit.runner_up
     if other is None:
         return message
-    return f"{message}; the next candidate is {typed_subject(other.kind, other.subject)}, {percent(other.probability)}"
+    return f"{message}; otherwise it is {typed_subject(other.kind, other.subject)} ({percent(other.probability)})"
 
 
 def remedy(entity: Entity, matrix: Matrix) -> str:

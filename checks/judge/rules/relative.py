@@ -16,7 +16,7 @@ from checks.judge.rules.prefilter import are_near
 from checks.judge.rules.series import Series, of_cells, of_nodes, series_of
 from checks.judge.rules.values import Cell, RuleContext, cells_of, crossing, edges, held, label_text
 from checks.judge.rules.wording import MEDIANS, figure, percent, quantity, spoken, stated, unit_of
-from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
+from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
 from checks.model_details import Comparison
 from checks.policy import Over, Rule
 from checks.value_types import listed_names
@@ -367,7 +367,9 @@ def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str)
     if declared >= rule.min_peers:
         message = f"{series.label}: only {len(series.values)} of {declared} values to compare, {rule.min_peers} are needed"
         remedy = "Find out why the other values are missing."
-        yield Finding(Level.WARN, Cause.EVIDENCE, check, subject, message, "", remedy)
+        yield Finding(
+            Level.WARN, Cause.EVIDENCE, check, subject, message, "", remedy, kind=FindingKind.TOO_FEW
+        )
 
 
 def comparisons(rules: Iterable[Rule], nodes: int, subjects: int) -> Mapping[str, str]:

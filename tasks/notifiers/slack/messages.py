@@ -77,7 +77,7 @@ def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
 
 
 def _by(question: PendingQuestion) -> str:
-    late = "the node stays as it is" if question.repair else "the training is not started"
+    late = "nothing more is done to the node" if question.repair else "the training is not started"
     return f"{when(question.deadline)}. Without an answer by then, {late}."
 
 
@@ -171,10 +171,15 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     if page.question is not None:
         blocks.append(marked(f"Answer in the message above by {_by(page.question)}"))
     elif first is not None and first.remedy:
-        blocks.append(plain(f"Do: {first.remedy}"))
-        commands = {item.commands[0]: item.where for item in page.items[:ITEMS_SHOWN] if item.commands}
-        lines = [f"{line}  # {where}" if len(commands) > 1 else line for line, where in commands.items()]
+        meaning = [value for key, value in page.facts if key == MEANING]
+        blocks.append(plain("\n".join([*meaning, f"Do: {first.remedy}"])))
+        shown = page.items[:ITEMS_SHOWN]
+        commands = {line: item.where for item in shown for line in item.commands}
+        are_several = len(set(commands.values())) > 1
+        lines = [f"{line}  # {where}" if are_several else line for line, where in commands.items()]
         blocks += [code("\n".join(lines))] if lines else []
+    else:
+        blocks += [plain(value) for key, value in page.facts if key == MEANING]
     return Message(called + escape(line, FALLBACK), blocks)
 
 

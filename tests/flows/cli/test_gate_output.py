@@ -168,7 +168,7 @@ def test_gate_output_gives_the_cause_of_a_failed_training_once(
     assert "Decision: launched\n" in out
     assert (out.count(CAUSE), err) == (int(failed), "")
     assert 1 == out.count("logs: /x") and f"Training: g-1-train-1 {state.value} (logs: /x)" in out
-    assert ("This condemns no node. Read the training's log" in out) is failed
+    assert ("No node is blamed, because the checks had passed. Read the training's log" in out) is failed
 
 
 def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: Captured) -> None:

@@ -57,7 +57,7 @@ def test_a_training_that_failed_stands_at_the_head(run: Run, tmp_path: Path) -> 
     head = page.read_text().partition("<main>")[0]
 
     assert f"TRAINING FAILED sample: {WHY}" == text.out.splitlines()[0] and 0 == text.code
-    assert "This condemns no node." in text.out and "Before that, the checks: PASS" in text.out
+    assert "No node is blamed" in text.out and "Before that, the checks: PASS" in text.out
     assert "TRAINING FAILED sample" in markdown.splitlines()[0]
     assert 'failures="1"' in junit and f'type="training" message="{WHY}"' in junit
     assert '<header class="answer fail">' in head and f">TRAINING FAILED sample: {WHY}</h1>" in head

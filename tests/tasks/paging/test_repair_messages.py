@@ -182,12 +182,15 @@ def test_a_user_without_a_name_is_recorded_by_number(monkeypatch: pytest.MonkeyP
     assert terminal_user() == f"user {os.getuid()} (terminal)"
 
 
+FORM = "in Prefect, where the button Resume on the run's page opens the form"
+
+
 @pytest.mark.parametrize(
     ("by_slack", "url", "repair", "line"),
     [
-        (True, "http://x", "", "Answer in Slack or in Prefect, with the button Resume on the run's page."),
-        (False, "http://x", "", "Answer in Prefect, with the button Resume on the run's page."),
-        (True, "http://x", "reboot n2", "Answer in Slack by 01:46 UTC: without an answer the machine stays as it is."),
+        (True, "http://x", "", f"Answer in Slack or {FORM} by 01:46 UTC. Without an answer by then, the training is not started."),
+        (False, "http://x", "", f"Answer {FORM} by 01:46 UTC. Without an answer by then, the training is not started."),
+        (True, "http://x", "reboot n2", "Answer in Slack by 01:46 UTC. Without an answer by then, nothing more is done to the node."),
         (False, "", "", "Nobody may answer: [approval] of the gate file names nobody."),
     ],
 )  # fmt: skip

@@ -148,7 +148,7 @@ def test_the_headline_and_the_list_count_alike(notes: int) -> None:
     verdict = replace(verdict_of(healthy()), answer=Answer.CANNOT_TELL, findings=tuple(findings))
     _, others = parted(gathered(verdict.findings))
 
-    assert "; 11 more findings" in terminal(None, verdict, "gate", 140)
+    assert "; 11 missing measurements" in terminal(None, verdict, "gate", 140)
     assert f"for {11 - MOST_WHOLE} other reasons:" in missing_lines(others)[0]
 
 

@@ -15,11 +15,12 @@ import pytest
 from checks.facts.own_machine import read, short_text
 from checks.model import Action, Answer, Cause, Count, Coverage, Declared, Digests, Finding, Level, Verdict
 from checks.model_details import DeclaredMachine
-from tasks.gate.outcome import Decision, JudgedReport, with_ending
+from tasks.gate.outcome import STARTED_ANYWAY, Decision, JudgedReport, Training, with_ending
 from tasks.judge import retry_command
+from tasks.launchers.base import JobState
 from tasks.notifiers.base import PageKind
 from tasks.paging import content
-from tasks.render.context import VerdictContext, advice
+from tasks.render.context import VerdictContext, advice, advised
 from tasks.render.findings import gathered
 from tasks.render.html import html
 from tasks.render.junit import junit
@@ -64,7 +65,7 @@ RELEASE = "aws sagemaker update-training-job --training-job-name gate-1-check-1 
 @pytest.mark.parametrize(
     ("launcher", "action", "expected"),
     [
-        ("local", Action.RESET_GPU, "sudo nvidia-smi --gpu-reset -i 3"),
+        ("local", Action.RESET_GPU, "sudo nvidia-smi --gpu-reset -i 3  # on node-1"),
         ("slurm", Action.REPLACE, DRAIN),
         ("slurm", Action.REBOOT, REBOOT),
         ("hyperpod", Action.REPLACE, LABEL),
@@ -117,6 +118,20 @@ def test_no_command_takes_a_node_from_a_training_or_for_a_warning(answer: str, l
     assert () == commands(finding, "node-1", verdict, RemedyContext("kubernetes"))
 
 
+@pytest.mark.parametrize(("other", "shown"), [("node-1", False), ("node-2", True)])
+def test_only_the_commands_of_the_strongest_action_of_a_node_are_shown(other: str, shown: bool) -> None:
+    """HyperPod drops a reboot whose reason a drain replaces."""
+    weak, strong = (
+        replace(_finding(other, Action.INSPECT), check="gpu.inventory"),
+        _finding(action=Action.REBOOT),
+    )
+    verdict = replace(_verdict(weak), findings=(weak, strong))
+    context = VerdictContext(RemedyContext("hyperpod-slurm", "p5.48xlarge"))
+    first, second = advised(gathered((weak, strong)), verdict, context)
+
+    assert (shown, True) == (bool(first.commands), bool(second.commands))
+
+
 @pytest.mark.parametrize("kind", [PageKind.QUESTION, PageKind.REFUSED])
 def test_a_question_about_a_refusal_has_no_command(kind: PageKind) -> None:
     """The answer may start a training on that node. What a command does is not said either."""
@@ -145,6 +160,10 @@ def test_a_refusal_says_on_every_page_what_to_type_unless_somebody_trains(decisi
     refused = decision is Decision.REFUSED
     assert [refused] * 5 == ["kubectl cordon" in text for text in texts]
     assert [refused] * 4 == [retry in text for text in texts[:4]]
+    trained = with_ending(
+        replace(end(decision, None, judged=judged), training=Training("j", JobState.RUNNING, "")), "bravo"
+    )
+    assert refused is (STARTED_ANYWAY not in content.page_of(page_session(), trained).text)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +178,7 @@ def test_exactly_the_gpus_that_call_for_it_are_reset(elements: tuple[str, ...], 
     """All of the finding's elements that are GPUs, and none that is only mentioned in its message or its evidence."""
     finding = _finding(action=Action.RESET_GPU, elements=elements)
     finding = replace(finding, evidence="GPU 0: well\nGPU 3: remap pending")
-    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}",) == typed(finding, RemedyContext("local"))
+    assert (f"sudo nvidia-smi --gpu-reset -i {gpus}  # on node-1",) == typed(finding, RemedyContext("local"))
 
 
 def test_a_hostile_node_name_is_quoted() -> None:
@@ -230,7 +249,8 @@ def test_a_command_that_explains_nothing_by_itself_is_explained(launcher: str) -
 
     place = RemedyContext(launcher, "ml.p5.48xlarge", "gate-1-check-1")
     remedy, lines = advice(item, _verdict(finding), place)
-    assert lines and f"Replace the node. {PURPOSES[launcher]}" == remedy
+    is_possible = "" if launcher == "sagemaker" else "Replace the node. "
+    assert lines and f"{is_possible}{PURPOSES[launcher]}" == remedy
     assert ("Replace the node.", ()) == advice(item, _verdict(finding), RemedyContext("sagemaker"))
     on_slurm = advice(item, _verdict(finding), RemedyContext("slurm"))[0]
     assert "Replace the node." == on_slurm.removesuffix(f" {SSH}")

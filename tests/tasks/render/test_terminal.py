@@ -57,7 +57,10 @@ def test_a_no_go_names_the_known_fault_before_missing_evidence() -> None:
     """And how much else there is."""
     said = headline(verdict_of(wrong_sums(without_node(healthy(3, 2), "node-0"), "node-1/rank-3")), "local")
 
-    assert said.startswith("NO-GO local: node-1, rank 3 computes wrong sums") and "more finding" in said
+    assert (
+        said.startswith("NO-GO local: node-1, rank 3 computes wrong sums")
+        and "; 1 missing measurement" in said
+    )
 
 
 def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:

@@ -84,13 +84,14 @@ def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> N
     assert ["plain_text"] * 2 == [answer_message(one).blocks[0]["text"]["type"] for one in (worded, hostile)]
 
 
-def test_a_mention_has_the_first_command_of_each_broken_node() -> None:
+def test_a_mention_has_the_commands_of_each_broken_node() -> None:
     """Whoever is woken takes out both, and not only the node that the first line names first."""
     second = replace(ITEM, where="node-2", commands=("scontrol update nodename=n2", "reset"))
 
     text = json.dumps(mention_message(replace(REFUSED, items=(ITEM, second)), ()).blocks[-1])
     assert json.dumps(ITEM.commands[0])[1:-1] in text and "scontrol update nodename=n2  # node-2" in text
-    assert "reset" not in text
+    assert "reset  # node-2" in text
+    assert "#" not in json.dumps(mention_message(replace(REFUSED, items=(second, second)), ()).blocks[-1])
 
 
 @pytest.mark.parametrize(
