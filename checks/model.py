@@ -271,10 +271,9 @@ class Action(str, Enum):
 class FindingKind(str, Enum):
     """What a finding is about, for code that has to distinguish findings. Messages are for people, and no code reads them.
 
-    NO_BASELINE and ONLY_SMALL_MESSAGES both mean that there is no expected value to compare with; the latter, because no message was
-    large enough. NOT_COLLECTED: what the collector could not read, or how the engine says that the job ended. OPEN_BEFORE: it was
-    found before this gate, which did not measure it again. CERTIFIED: an earlier gate measured it. TOO_FEW: too few values were
-    measured to compare them.
+    NO_BASELINE, ONLY_SMALL_MESSAGES: there is no expected value; the latter, because no message was large enough. NOT_COLLECTED: what
+    could not be read, or how the engine says that the job ended. OPEN_BEFORE: found before this gate, which did not measure it again.
+    CERTIFIED: an earlier gate measured it. TOO_FEW: there were too few values to compare.
     """
 
     NOT_MEASURED = "not_measured"

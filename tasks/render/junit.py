@@ -59,14 +59,14 @@ def _case(
     failure = next((f for f in findings if f.level is Level.FAIL and f.cause is not Cause.EVIDENCE), None)
     refuses = verdict.answer in (Answer.NO_GO, Answer.ASK) and verdict.level is Level.WARN
     fails = worst is not None and (worst.level is Level.FAIL or refuses)
-    shown = failure or (worst if fails else None)
-    if shown is not None:
-        tag = "failure" if failure or shown.level is not Level.FAIL else "error"
-        _add(case, tag, shown, verdict, context)
+    reported = failure or (worst if fails else None)
+    if reported is not None:
+        tag = "failure" if failure or reported.level is not Level.FAIL else "error"
+        _add(case, tag, reported, verdict, context)
     elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
         reason = worst.message if worst else observation.reason if observation else ""
         xml.SubElement(case, "skipped", message=one_line(skip or reason or "skipped"))
-    left = [finding for finding in findings if finding is not shown]
+    left = [finding for finding in findings if finding is not reported]
     if left:
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict, context) for f in left))
     return case

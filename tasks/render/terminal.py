@@ -78,10 +78,10 @@ def terminal(
         console.print()
         checks = check_lines(report, verdict)
         # A refusal must not scroll away above what passed.
-        rows = [line for line in checks if verdict.answer is Answer.GO or line.state is not State.PASS]
-        console.print(_checks(rows))
-        if len(rows) < len(checks):
-            console.print(f"{counted(len(checks) - len(rows), 'other check')} passed.")
+        lines = [line for line in checks if verdict.answer is Answer.GO or line.state is not State.PASS]
+        console.print(_checks(lines))
+        if len(lines) < len(checks):
+            console.print(f"{counted(len(checks) - len(lines), 'other check')} passed.")
         for reason, names in left_out(checks):
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
         gate_text = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"

@@ -42,11 +42,10 @@ KIND, PROCESSES = "p5.48xlarge", 8
 def make(nodes: int, profile: Profile, judges: int = 3) -> tuple[Bundle, list[bytes]]:
     """The bundle of the gate, and the report of each host."""
     report = expected_report(KIND, nodes, profile)
-    names = tuple(node.name for node in report.nodes)
-    declared = replace(report.declared, node_names=names)
+    declared = replace(report.declared, node_names=tuple(node.name for node in report.nodes))
     policy = replace(default_policy(KIND)[1], judges=judges)
     bundle = bundles.make("in-job", declared, profile, policy, builtin())
-    rows: dict[str, list[Any]] = {name: [] for name in names}
+    rows: dict[str, list[Any]] = {node.name: [] for node in report.nodes}
     for row in report.observations:
         rows[node_of(row.subject)].append(row)
     return bundle, [
@@ -96,10 +95,8 @@ def main() -> int:
     parser.add_argument("--judges", type=int, default=3)
     arguments = parser.parse_args()
     bundle, reports = make(arguments.nodes, arguments.profile, arguments.judges)
-    names = bundle.declared.node_names
-    members = tuple(
-        Member(name, f"127.1.{rank // 250}.{rank % 250 + 1}", 20123) for rank, name in enumerate(names)
-    )
+    names = enumerate(bundle.declared.node_names)
+    members = tuple(Member(name, f"127.1.{rank // 250}.{rank % 250 + 1}", 20123) for rank, name in names)
     roster = Roster(members, free_port(), "lo")
     with tempfile.TemporaryDirectory() as folder:
         context = multiprocessing.get_context("fork")

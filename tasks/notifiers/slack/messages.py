@@ -173,8 +173,7 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     elif first is not None and first.remedy:
         meaning = [value for key, value in page.facts if key == MEANING]
         blocks.append(plain("\n".join([*meaning, f"Do: {first.remedy}"])))
-        shown = page.items[:ITEMS_SHOWN]
-        commands = {line: item.where for item in shown for line in item.commands}
+        commands = {line: item.where for item in page.items[:ITEMS_SHOWN] for line in item.commands}
         are_several = len(set(commands.values())) > 1
         lines = [f"{line}  # {where}" if are_several else line for line, where in commands.items()]
         blocks += [code("\n".join(lines))] if lines else []
