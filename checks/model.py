@@ -271,9 +271,8 @@ class Action(str, Enum):
 class FindingKind(str, Enum):
     """What a finding is about, for code that has to distinguish findings. Messages are for people, and no code reads them.
 
-    NO_BASELINE, ONLY_SMALL_MESSAGES: there is no expected value; the latter, because no message was large enough. NOT_COLLECTED: what
-    could not be read, or how the engine says that the job ended. OPEN_BEFORE: found before this gate, which did not measure it again.
-    CERTIFIED: an earlier gate measured it. TOO_FEW: there were too few values to compare.
+    NO_BASELINE, ONLY_SMALL_MESSAGES: no expected value, or no message that was large enough. NOT_COLLECTED: what could not be read, or
+    how the job ended. OPEN_BEFORE: found earlier, and not measured now. CERTIFIED: an earlier gate measured it. TOO_FEW: to compare.
     """
 
     NOT_MEASURED = "not_measured"
