@@ -203,9 +203,7 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
         "  1. Take the node out of service, so that no job starts on it (fence): type-fence node-1"
         == steps[0]
     )
-    assert (
-        "Return the node to service, once a gate on it has passed (return): type-return node-1" in steps[-1]
-    )
+    assert "return the node to service, and run the gate again (return): type-return node-1" in steps[-1]
     assert "nothing was done" in said.err
     assert 0 == main(["repair", "run", str(path), "--format", "json"])
     (case,) = json.loads(capsys.readouterr().out)["cases"]
