@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
+from typing import Any
 
 from checks.documents.columns import by_check
 from checks.facts.instances import Facts
@@ -100,6 +102,19 @@ INVENTORY = "gpu.inventory"
 COMMAND = 1000
 
 
+class DecodedMatrices(Sequence[DecodedMatrix]):
+    """The matrices of a report, decoded when a page first asks for one: of many nodes that takes as long as the verdict."""
+
+    def __init__(self, report: Report, policy: Policy, facts: Facts) -> None:
+        self._decode = cache(lambda: of_readings(decoded(report, policy, facts)))
+
+    def __len__(self) -> int:
+        return len(self._decode())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._decode()[index]
+
+
 @dataclass(frozen=True)
 class VerdictContext:
     """Every part may be empty. `said` are lines below the headline, such as another tool's own verdict; `costs` stand below the
@@ -125,7 +140,7 @@ class VerdictContext:
     cost: Cost | None = None
     facts: Facts | None = None
     past: GateHistory | None = None
-    matrices: tuple[DecodedMatrix, ...] = ()
+    matrices: Sequence[DecodedMatrix] = ()
     first_line: str = ""
     failed: str = ""
     end: EndMark | None = None
@@ -164,7 +179,7 @@ def verdict_context(
     is_broken = any(f.cause is Cause.HARDWARE and f.level is not Level.PASS for f in verdict.findings)
     is_broken = is_broken and not verdict.suspect_policy
     costs = (cost_line(cost),) if is_broken and is_worth_showing(cost) else ()
-    matrices = of_readings(decoded(report, policy, facts)) if facts is not None else ()
+    matrices = DecodedMatrices(report, policy, facts) if facts is not None else ()
     return VerdictContext(site, ledger(report, policy, verdict), notes, costs, cost, facts, matrices=matrices)
 
 
