@@ -101,7 +101,9 @@ def _sorted(
     for rule in line.rules:
         name = f"{endpoint.check} {rule.metric}"
         if rule.over not in (Over.SUBJECT, Over.EXPECTED):
-            left_out.append(f"{name}: this rule compares nodes, but the output is of one node")
+            left_out.append(
+                f"{name}: this rule compares reports of nodes, which a program's output has none of"
+            )
         elif rule.metric not in endpoint.metrics:
             also = "" if options.declared else ", or it needs --instance-type"
             left_out.append(f"{name}: the output does not contain it{also}")

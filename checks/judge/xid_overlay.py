@@ -44,8 +44,8 @@ REMEDIES = {
     Action.RESTART_APP: "Restart the program that the evidence names. If the Xid returns with another program, suspect the GPU.",
     Action.RESET_GPU: "Drain the GPU and reset it: {resets}. Where NVSwitches join them, reset all GPUs of the node at "
     "once (nvidia-smi --gpu-reset). If the Xid is logged again, restart the node; if it is logged once more, replace the node.",
-    Action.REBOOT: "Restart the node (systemctl reboot). If a GPU is still missing after that, cut its power: stop and start the "
-    "instance. If the Xid is logged again after the restart, replace the node.",
+    Action.REBOOT: "Restart the node (systemctl reboot). If a GPU is still missing after that, stop and start the instance, or "
+    "replace it where a service owns it. If the Xid is logged again after the restart, replace the node.",
     Action.REPLACE: "Replace the node. On HyperPod: kubectl label node NODE "
     "sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite",
     Action.INSPECT: "Check the GPU's seating, power and links, then run dcgmi diag -r 3 before a job uses it.",

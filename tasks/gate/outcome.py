@@ -37,7 +37,7 @@ TRAINING_FAILED = (
 )
 # It stands above remedies that would end it.
 STARTED_ANYWAY = (
-    "The training was started all the same. Do not restart, drain or reset a node before it has ended."
+    "The training was started all the same. What is to be done about its nodes waits until it has ended."
 )
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.

@@ -131,7 +131,7 @@ class GatePeople:
         facts = (
             (
                 MEANING,
-                f"Nothing more is done until somebody runs {run}; its --allow allows a reset, a reboot or a replacement.",
+                f"Prelaunch does nothing more by itself. Look at the node, and replace it, or allow a step: {run} --allow reboot",
             ),
             ("condemned for", "; ".join(map(_finding_text, cases))),
             ("in the engine", "; ".join(_service_text(case.node, machines.get(case.node)) for case in cases)),
@@ -160,7 +160,7 @@ class GatePeople:
     ) -> Question:
         gate = self.context.gate
         repair = f"{rung.value} {case.node}"
-        text = f"{gate.cluster.name}: {_finding_text(case)}. May Prelaunch run this: {one_line(command, 300) or repair}?"
+        text = f"{gate.cluster.name}: may Prelaunch run this: {one_line(command, 300) or repair}? {_finding_text(case)}"
         return Question(
             SCHEMA_VERSION, name, gate.name, gate.cluster.name, self.flow_run_id, KEY, text, True, now, deadline,
             gate.approval.approvers, gate.approval.overriders, repair,

@@ -235,7 +235,7 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
             strongest[node] > STRENGTH.index(item.action)
             for node in _nodes_with_commands(item, verdict, site)
         ):
-            lines = ()
+            remedy, lines = remedy_of(item, verdict), ()
         if item.follows:
             pass
         elif item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):

@@ -80,6 +80,7 @@ _OBEYS = (
 )
 # What the commands of a launcher do, where a reader of the remedy could not tell.
 PURPOSES: Mapping[str, str] = {
+    "slurm": "When the checks pass on the node: scontrol update nodename=NODE state=resume.",
     "local": "Run the command on the machine that was tested, when nothing else runs there.",
     "kubernetes": "The commands only keep pods off the node; the rest of the remedy is still to be done.",
     "sagemaker": "SageMaker can neither restart nor replace one machine: the command ends the warm pool and gives all of its "

@@ -96,7 +96,9 @@ def test_rule_that_compares_nodes_is_listed_as_not_judged() -> None:
     same = Rule("version", "one image", over=Over.CLUSTER, same=True)
     found = judged(reading({"wrong": 0, "version": "1"}), policy(WRONG, same))
 
-    assert ("a.check version: this rule compares nodes, but the output is of one node",) == found.left_out
+    assert (
+        "a.check version: this rule compares reports of nodes, which a program's output has none of",
+    ) == found.left_out
 
 
 def test_rule_without_its_metric_in_the_output_is_listed_as_not_judged() -> None:

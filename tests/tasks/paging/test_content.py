@@ -349,7 +349,7 @@ def test_a_mail_has_remedy_and_evidence_with_each_finding_and_the_report_before_
     lines = text.splitlines()
     at = lines.index("CANNOT TELL: node-1 sent no report (its process exited 7)")
 
-    assert lines[at + 1].startswith("  Do: Read this node's log")
+    assert lines[at + 1].startswith("  Do: See whether the node is up")
     assert "  | Its log ends: CUDA error" == lines[at + 2]
     assert text.index("\nReport: ") < text.index("\nGate file: ") < text.index("\nGate id: bravo-1")
     assert "Training:" not in text and "Placement:" not in text
