@@ -272,7 +272,7 @@ class FindingKind(str, Enum):
     """What a finding is about, for code that has to distinguish findings. Messages are for people, and no code reads them.
 
     NO_BASELINE, ONLY_SMALL_MESSAGES: no expected value, or no message that was large enough. NOT_COLLECTED: what could not be read, or
-    how the job ended. OPEN_BEFORE: found earlier, and not measured now. CERTIFIED: an earlier gate measured it. TOO_FEW: to compare.
+    how the job ended. OPEN_BEFORE: found earlier, not measured now. CERTIFIED: an earlier gate measured it. TOO_FEW: too few values.
     """
 
     NOT_MEASURED = "not_measured"

@@ -63,10 +63,8 @@ def doubtful_tests(
     for cell, bad in links.bad.items():
         if not (tests := [test for test in bad if test not in explained]):
             continue
-        counts, forward = (
-            links.tallies[links.pair(cell)].rails.get(links.rail(cell), [0] * 5),
-            links.forward(cell),
-        )
+        counts = links.tallies[links.pair(cell)].rails.get(links.rail(cell), [0] * 5)
+        forward = links.forward(cell)
         if not _is_hiccup(odds, counts, forward, float(links.back)):
             doubtful += tests
             continue
@@ -272,7 +270,7 @@ def _has_busy_path(matrix: Matrix, tests: Sequence[int], wrong: Set[int]) -> boo
 
 
 def _is_usual(matrix: Matrix, tests: Sequence[int], wrong: Set[int], blamed: Set[str]) -> bool:
-    """Whether an end of a link is bad with its other partners so often that one of these pairs is never good, as the link, by chance.
+    """Whether an end of a link is bad with its other partners so often that one of these pairs is never good by chance, as the link.
 
     Tests of one moment count once. A pair that was measured again and is bad in most tests may be a bad link itself. Nodes that are
     `blamed` do not count.

@@ -35,7 +35,7 @@ TRAINING_FAILED = (
     "No node is blamed, because the checks had passed. Read the training's log and tell its owner. If you suspect a node, run the "
     "gate again with --check-only."
 )
-# It stands above remedies that would end it.
+# The sentence stands above remedies that would end the training.
 STARTED_ANYWAY = (
     "The training was started all the same. What is to be done about its nodes waits until it has ended."
 )

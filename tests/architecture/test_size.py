@@ -22,9 +22,9 @@ SLACK = 300
 @pytest.mark.parametrize(
     ("measure", "budget"),
     [
-        pytest.param(partial(size.total, *PRODUCT), 65_474, id="product"),
+        pytest.param(partial(size.total, *PRODUCT), 65_472, id="product"),
         pytest.param(partial(size.total, *TESTS), 77_712, id="tests"),
-        pytest.param(size.core, 36_565, id="what a gate imports"),
+        pytest.param(size.core, 36_563, id="what a gate imports"),
     ],
 )
 def test_the_lines_of_code_are_within_the_budget_which_only_goes_down(

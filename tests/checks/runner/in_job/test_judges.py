@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from checks.model import Answer, Node
 from checks.roster import Member, Roster
 from checks.runner import barrier
 from checks.runner.barrier import NodeBarrier
-from checks.runner.deadline import NEVER
+from checks.runner.deadline import NEVER, Deadline
 from checks.runner.in_job import judges
 from checks.runner.in_job.judges import JudgeDecision, Panel
 from checks.runner.node_context import NodeContext
@@ -50,18 +51,18 @@ def report_of(node_context: NodeContext) -> bytes:
     return dump_plain(NodeReport(1, bundle.gate_id, WHEN, bundle.profile, bundle.declared, plan, node, ()))
 
 
-Lie = Callable[[JudgeDecision], "JudgeDecision | bytes"]
+Lie = Callable[[JudgeDecision], "JudgeDecision | bytes | None"]
 
 
 class Liar(Panel):
-    """A judge that publishes something else than it decided."""
+    """A judge that publishes something else than it decided, or nothing."""
 
     lie: Lie
 
     def publish(self, decision: bytes) -> None:
         """The lie."""
-        lie = self.lie(decode(JudgeDecision, json.loads(decision)))
-        super().publish(lie if isinstance(lie, bytes) else dump_plain(lie))
+        if (lie := self.lie(decode(JudgeDecision, json.loads(decision)))) is not None:
+            super().publish(lie if isinstance(lie, bytes) else dump_plain(lie))
 
 
 class TwoFaced(Responder):
@@ -81,7 +82,7 @@ class Job:
     """The hosts of one job, each in a thread. `lies` are those of a judge, `gone` are hosts that ended before the decision."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.monkeypatch = folder, monkeypatch
+        self.folder, self.monkeypatch, self.deadline = folder, monkeypatch, NEVER
         self.lies, self.gone, self.merged = dict[int, Lie](), set[int](), list[str]()
         self.responders = dict[int, type[Responder]]()
 
@@ -116,7 +117,7 @@ class Job:
         self.monkeypatch.setattr(judges, "decide", lambda *_, **__: answered(answer))
         contexts = node_contexts(self.folder, 2.0 if self.gone else 20.0, NODES)
         with ExitStack() as stack, ThreadPoolExecutor(NODES) as pool:
-            hosts = [self._host(each, stack) for each in contexts]
+            hosts = [self._host(replace(each, deadline=self.deadline), stack) for each in contexts]
             return list(pool.map(lambda host: host(), hosts))
 
 
@@ -143,11 +144,6 @@ def leave(decision: JudgeDecision) -> JudgeDecision:
     """The same hosts, with a pass that nobody may have."""
     proven = Pass(1, "board", "d", WHEN, tuple(PassedNode(f"node-{rank}", rank, {}) for rank in range(NODES)))
     return replace(decision, verdict=answered(Answer.GO), proven=proven)
-
-
-def without_the_last(decision: JudgeDecision) -> JudgeDecision:
-    """The last host's report was another one, or none."""
-    return replace(decision, reports={**decision.reports, "node-4": "0" * 64})
 
 
 def started(decisions: Sequence[JudgeDecision | str]) -> list[int]:
@@ -189,7 +185,7 @@ def test_a_judge_that_lies_starts_nobody(
 
 def test_a_host_whose_report_was_changed_refuses_for_all(job: Job) -> None:
     """Even if all judges agree: without its pass token no host starts."""
-    job.lies = dict.fromkeys(JUDGES, without_the_last)
+    job.lies = dict.fromkeys(JUDGES, lambda each: replace(each, reports={**each.reports, "node-4": "0" * 64}))
     decisions = job.run()
 
     assert [0, 1, 2, 3] == started(decisions)
@@ -212,6 +208,12 @@ def test_without_a_judge_nobody_starts_and_a_refusal_has_its_reason(job: Job) ->
 
     assert ["node-3 published no decision in time"] * 4 == [each for each in go if each != "gone"]
     assert [Answer.NO_GO] * 4 == [each.verdict.answer for each in refused if isinstance(each, JudgeDecision)]
+
+
+def test_a_judge_that_never_decides_is_waited_for_until_the_deadline(job: Job) -> None:
+    """It answers, so that nothing else ends the wait."""
+    job.lies, job.deadline = {3: lambda _: None}, Deadline(0.5, time.monotonic())
+    assert [] == started(job.run())
 
 
 @pytest.mark.parametrize(
