@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,6 +131,8 @@ def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     text = "accept the pass's machines under any name and in any order, identified by the token of their pool"
     gating.add_argument("--pooled", action="store_true", help=text)
     text = "wait this long for an approval in OUT/ATTEMPT/answer.json if the policy requires one"
+    text = "with spares: write here which hosts go on, for who starts the checks on them again; without it they go on themselves"
+    gating.add_argument("--choice", type=Path, metavar="FILE", help=text)
     gating.add_argument("--ask-s", type=number(0.0, ASKED_S, "seconds"), default=0.0, help=text)
     text = "check and record, then start COMMAND whatever the verdict is"
     gating.add_argument("--observe", action="store_true", help=text)
@@ -211,25 +214,44 @@ def _judge(arguments: argparse.Namespace) -> int:
 def _gate(arguments: argparse.Namespace) -> int:
     with without_collection():
         from checks.exchange.secret_key import KeyUnavailable, require_removable
-        from checks.runner.in_job import job_gate
-        from checks.runner.in_job.hold import Refusal
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    node_context, token = _node_context(arguments), attempt()
+    node_context = _node_context(arguments)
     try:
         if command:
             require_removable(node_context.key_path)
     except KeyUnavailable as error:
         raise PlaceError(str(error)) from error
+    return _gate_start(arguments, command, node_context, attempt())
+
+
+def _gate_start(
+    arguments: argparse.Namespace, command: Sequence[str], node_context: NodeContext, token: str
+) -> int:
+    """One start of the gate. Of a job with spares the hosts that go on without a failed one begin another one."""
+    with without_collection():
+        from checks.runner.in_job import job_gate
+        from checks.runner.in_job.hold import Refusal
+        from checks.runner.in_job.spares import Choice
+
+    ask_s = 0.0 if arguments.observe else arguments.ask_s
+    confirm, pooled = arguments.confirm, arguments.pooled
     try:
-        ask_s = 0.0 if arguments.observe else arguments.ask_s
-        answer = job_gate.gate(node_context, token, arguments.out, arguments.confirm, arguments.pooled, ask_s)
+        answer = job_gate.gate(node_context, token, arguments.out, confirm, pooled, ask_s, bool(command))
     except Interrupted as signalled:
         reason = (
             f"cannot_tell: ended by {signal.Signals(signalled.number).name} before every host held the pass"
         )
         job_gate.write_failure(node_context, token, arguments.out, Refusal(Exit.CANNOT_TELL, reason))
         raise
+    if isinstance(answer, Choice):
+        say(f"checks gate: {', '.join(answer.nodes)} go on without the other nodes")
+        if arguments.choice is not None:
+            job_gate.write_choice(arguments.choice, answer)
+        elif node_context.node in answer.nodes:
+            again = job_gate.context_of_chosen(node_context, answer)
+            return _gate_start(arguments, command, again, answer.attempt)
+        return Exit.GO
     if isinstance(answer, Refusal):
         say(f"checks gate: {answer.reason}")
         job_gate.write_failure(node_context, token, arguments.out, answer)

@@ -143,10 +143,9 @@ class KernelLog(str, Enum):
 
 @dataclass(frozen=True)
 class Declared:
-    """What the operator declares. What must be observed follows from this, never from what was found.
-
-    `node_names` is empty if the launcher cannot know them before the start. `kernel_log` is the launcher's, never a gate file's.
-    `machine` describes a type that no table has.
+    """What the operator declares, from which follows what must be observed. `node_names` is empty if the launcher cannot know them
+    before the start. `kernel_log` is the launcher's, never a gate file's. `machine` describes a type that no table has. `spares` of
+    the nodes are more than the training needs.
     """
 
     instance_type: Annotated[str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)]
@@ -156,6 +155,7 @@ class Declared:
     node_names: tuple[NodeName, ...] = ()
     kernel_log: KernelLog = KernelLog.READABLE
     machine: DeclaredMachine | None = None
+    spares: Annotated[int, Range(0, 16)] = field(default=0, metadata=SPARSE)
 
     @property
     def ranks(self) -> int:

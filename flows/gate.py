@@ -25,8 +25,10 @@ from tasks.gate_file.request import GateRequest, Wait
 from tasks.in_job import (
     JobStarts,
     compare_with_nodes,
+    follow_chosen,
     follow_start,
     hand_answer_to_nodes,
+    name_spares,
     next_start,
     note_training,
     wait_for_restart,
@@ -193,11 +195,15 @@ async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
                 judged = await _first_start(session, starts, minutes)
                 continue
             if finish.may_launch(session, judged, answer):
+                name_spares(session, judged)
                 await finish.notify_launch(session, judged)
                 result = await follow_start(session, judged, starts, request.wait)
                 if result is not None:
                     return finish.launched_outcome(session, judged, published, answer, result)
-            elif not await wait_for_restart(session, judged, starts):
+            elif not (
+                await follow_chosen(session, judged, starts)
+                or await wait_for_restart(session, judged, starts)
+            ):
                 if await provision.exclude_failed(session, judged, answer, starts.no_gos):
                     starts = JobStarts(starts.no_gos)
                     judged = await _first_start(session, starts, minutes)

@@ -31,6 +31,7 @@ from checks.judge.machine_identity import ENGINE_BOOT_ID
 from checks.merge import merge
 from checks.model import Node, NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
+from checks.runner.in_job.spares import without_spares
 from tasks.gate.blocking_calls import ask_state, run_to_end, run_within
 from tasks.gate.cancellation import StopWatch
 from tasks.gate.context import GateContext
@@ -249,7 +250,9 @@ def has_trained(session: Session, job: str, attempt: str = "") -> bool | None:
     """
     fetched = fetch_output(session, job)
     begun = len(list((session.folder / job).glob(f"{attempt or '*'}/started/*")))
-    return begun >= (session.context.declared.nodes if attempt else 1) or (False if fetched else None)
+    return begun >= (without_spares(session.context.declared).nodes if attempt else 1) or (
+        False if fetched else None
+    )
 
 
 def fetch_final_output(session: Session, job: str) -> Path:

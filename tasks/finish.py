@@ -374,8 +374,10 @@ def _outcome(
     if session.excluded:
         nodes = "; ".join(session.excluded.values())
         reason += f" (excluded after a refusal: {one_line(nodes, 500)})"
+    left_out = {name: one_line(text, 200) for name, text in session.left_out.items()}
     report, html = (published.report, published.html) if published is not None else (None, None)
     judged = with_past(judged, published) if judged is not None else None
     return GateOutcome(
-        session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
-    )
+        session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer,
+        left_out=left_out,
+    )  # fmt: skip

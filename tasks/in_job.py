@@ -19,7 +19,9 @@ from prefect.cache_policies import NO_CACHE
 
 from checks.documents.answer import AnswerWord, dump_answer
 from checks.documents.report import dump, dump_plain
+from checks.judge.verdict import failed_nodes
 from checks.model import Answer, Report, Verdict
+from checks.runner.in_job.spares import choose, next_attempt
 from checks.value_types import DecodeError
 from tasks.approve import ask_for_approval
 from tasks.collect import (
@@ -51,6 +53,7 @@ from tasks.store import records
 from tasks.store.layout import attempt_report_key, attempt_verdict_key, disagreement_key
 
 LOG = logging.getLogger("prelaunch")
+SPARE = "a spare, which passed"
 # The nodes go on, hold, or end: the further to the right, the stricter.
 STRICTNESS = {Answer.GO: 0, Answer.ASK: 1, Answer.NO_GO: 2, Answer.CANNOT_TELL: 2}
 
@@ -59,11 +62,13 @@ class JobStarts:
     """The starts of a job that were judged, in their order, and how many of them trained nothing.
 
     Of the last one: `notes` are for the reason of the gate's outcome, `refusing` says that nodes refused by themselves,
-    `stopped` that the gate ended the job. A job that follows another one begins with the no-gos of that.
+    `stopped` that the gate ended the job. A job that follows another one begins with the no-gos of that. `chosen` are the starts on
+    the nodes that are left without the spares.
     """
 
     def __init__(self, no_gos: int = 0) -> None:
         self.tokens: list[str] = []
+        self.chosen = set[str]()
         self.no_gos = no_gos
         self.notes: list[str] = []
         self.refusing = self.stopped = False
@@ -107,8 +112,11 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
     # A job that trained before and was started again may train already while nothing is heard of it.
     began, trains = lambda status: bool(starts.next(status)), session.trained
     watched = await follow_job(session, job, whole_s, on_poll, began, trains=trains)
+    session.expect_spares(starts.next(watched.status) in starts.chosen)
+    on_poll = poll_action(session, job, meter, clock, decoded)
     if (judged := await run_to_end(_kept_verdict, session, starts.next(watched.status))) is not None:
         starts.judged(judged.report.attempt)
+        session.left_out = _left_out(session, judged.report, starts)
         return judged
 
     def enough(status: JobStatus) -> bool:
@@ -125,7 +133,47 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
     status = dataclasses.replace(watched.status, attempt=token)
     report = await run_to_end(merge_reports, session, JobEnd(job, status, late, decoded=decoded))
     starts.judged(token)
+    session.left_out = _left_out(session, report, starts)
     return await run_to_end(_judge, session, report)
+
+
+def _left_out(session: Session, report: Report, starts: JobStarts) -> dict[str, str]:
+    """The nodes that the start before had, and this one has not, each with the reason."""
+    before = session.previous
+    if before is None or report.attempt not in starts.chosen:
+        return {}
+    names = before.report.declared.node_names or [node.name for node in before.report.nodes]
+    left, failed = {node.name for node in report.nodes}, failed_nodes(before.verdict)
+    return {name: failed.get(name, f"{name}: {SPARE}") for name in names if name not in left}
+
+
+def name_spares(session: Session, judged: JudgedReport) -> None:
+    """Name the nodes of a GO that do not train, because the training needs fewer."""
+    chosen = choose(judged.report, judged.verdict)
+    for node in judged.report.nodes:
+        if chosen and node.name not in chosen:
+            session.left_out[node.name] = f"{node.name}: {SPARE}"
+
+
+async def follow_chosen(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
+    """Whether a refused job with spares measures again the nodes that are left without the failed ones: a start of its own."""
+    chosen = next_attempt(judged.report.attempt)
+    if not session.context.declared.spares or not starts.refusing or starts.stopped:
+        return False
+
+    async def on_poll(status: JobStatus) -> None:
+        report_progress(Progress("checks", "the checks refused; the nodes choose those that go on"))
+
+    def enough(status: JobStatus) -> bool:
+        return starts.next(status) == chosen
+
+    limit = session.context.gate.checks.network_s + GRACE_S
+    watched = await follow_job(session, session.checking, limit, on_poll, enough, ends=False)
+    if starts.next(watched.status) != chosen:
+        return False
+    starts.chosen.add(chosen)
+    session.previous = judged
+    return True
 
 
 async def follow_start(

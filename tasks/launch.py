@@ -20,6 +20,7 @@ from prefect.cache_policies import NO_CACHE
 from checks.bundle import pass_of
 from checks.judge.cost.cost import price_for
 from checks.merge import merge
+from checks.runner.in_job.spares import without_spares
 from tasks import judge
 from tasks.collect import (
     GRACE_S,
@@ -180,7 +181,7 @@ def hand_over_pool(session: Session, job: str) -> None:
 
 def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -> None:
     """Record what the training's nodes confirmed about themselves, from the folder of its attempt."""
-    nodes = session.context.declared.nodes
+    nodes = without_spares(session.context.declared).nodes
     started = len(list((folder / "started").glob("*")))
     checked = any((folder / "verdicts").glob("*.json")) or any((folder / "nodes").glob("*.json"))
     if session.in_job:

@@ -30,7 +30,14 @@ from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
 from tasks.gate.jobs import new_gate_id
-from tasks.gate.outcome import Decision, Ending, GateOutcome, JudgedReport, keep_outcome
+from tasks.gate.outcome import (
+    Decision,
+    Ending,
+    GateOutcome,
+    JudgedReport,
+    keep_outcome,
+    with_job_that_goes_on,
+)
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.record.end import end_marks
 from tasks.gate.session import Session
@@ -225,6 +232,8 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         LOG.warning("the earlier verdict of this gate cannot be read, and is not kept: %s", error)
         return
     earlier = report_verdict(session, report, digest(dump(report)))
+    if session.left_out:
+        earlier = with_job_that_goes_on(earlier)
     digests = replace(before.digests, report=earlier.verdict.digests.report)
     record = replace(before, gate_id=own_id, report=report_key(own_id), digests=digests)
     _put_verdict(context, own_id, earlier)

@@ -7,14 +7,29 @@ checks, such as one thread a rank, would slow it down.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # The folder with the package `checks`, which stands first on PYTHONPATH while the checks run.
 CODE = "PRELAUNCH_CODE"
 # The names of the variables that the engine did not set, and that the checks need; separated by commas.
 ADDED = "PRELAUNCH_ADDED"
+NODELIST = "PRELAUNCH_NODELIST"
+# One task runs on each node.
+NUMBERS_OF_NODES = (
+    "SLURM_NNODES",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_STEP_NUM_TASKS",
+    "SM_HOST_COUNT",
+    "PET_NNODES",
+)
+NODE_RANKS = ("SLURM_NODEID", "SLURM_PROCID", "SM_CURRENT_HOST_RANK", "PET_NODE_RANK")
+NODE_LISTS = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST")
 # They serve the checks alone: what a pool's token or a key is, which interpreter runs the checks, and where they work.
 WITHHELD = (
     "PRELAUNCH_EXCHANGE_KEY",
@@ -49,6 +64,18 @@ def for_training(checks: Mapping[str, str]) -> dict[str, str]:
         else:
             del left["PYTHONPATH"]
     return left
+
+
+def of_chosen(engine: Mapping[str, str], names: Sequence[str], own: str) -> dict[str, str]:
+    """The engine's variables that say how many nodes the job has, which, and which one this is, for a training on some of them. Those
+    that the engine did not set are left out. Sources: srun(1), "OUTPUT ENVIRONMENT VARIABLES"; the drivers of SageMaker's ModelTrainer
+    (SM_*); torch.distributed.argparse_util (PET_*).
+    """
+    values = {name: str(len(names)) for name in NUMBERS_OF_NODES}
+    values |= {name: str(names.index(own)) for name in NODE_RANKS}
+    values |= dict.fromkeys(NODE_LISTS, ",".join(names))
+    values |= {"SM_HOSTS": json.dumps(list(names)), "SM_MASTER_ADDR": names[0]}
+    return {name: value for name, value in values.items() if name in engine} | {NODELIST: ",".join(names)}
 
 
 def home_folder() -> Path | None:

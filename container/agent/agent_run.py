@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from checks import image_requirements
-from checks.bundle import Bundle
+from checks.bundle import Bundle, dump
 from checks.check import Check
 from checks.documents.answer import ANSWER, ASKING
 from checks.documents.report import MERGED_FILE, dump_plain
@@ -18,9 +18,11 @@ from checks.exchange.secret_key import Service
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.model import Skip
+from checks.process.environment import of_chosen
 from checks.process.tree import become_subreaper
 from checks.process.whole_file import write_whole
-from checks.roster import Member
+from checks.roster import Member, Roster
+from checks.runner.in_job.spares import without_spares
 from checks.runner.journal import now
 from checks.version import BUILD_IMAGE, ENGINE
 from container.agent import check_command, host_work
@@ -108,20 +110,53 @@ def _attempt(
     say(
         f"attempt {record.attempt}: {len(called.members)} of {len(hosts.names)} hosts. {called.reason}".rstrip()
     )
-    folder = settings.out / record.attempt
-    _forget(folder, hosts.node, hosts.is_first)
-    # A command without checks may write anywhere below; what it did not write is no part of this attempt.
-    mirror = _mirror(settings, record, settings.out if settings.verb is Verb.EXEC else folder)
-    exit_record.write_record(folder, record)
-    write_whole(context.scratch / "roster.json", dump_plain(check_command.roster(context, called)))
+    mirror, roster = _begin(context, record), check_command.roster(context, called)
+    write_whole(context.scratch / "roster.json", dump_plain(roster))
     if context.signals.number:
         return record, mirror, host_work.interrupted(context.signals)
     if bundle is None or settings.verb is Verb.EXEC:
         return record, mirror, _execute(context, record)
     ended = host_work.check(context, record.attempt, bundle)
+    choice = None if context.signals.number else host_work.take_choice(context)
+    if choice is not None and hosts.node not in choice.nodes:
+        return record, mirror, Ended(Exit.GO, "this node is left out of the training")
+    if choice is not None:
+        left = replace(roster, members=tuple(each for each in roster.members if each.name in choice.nodes))
+        return _without_spares(context, bundle, (record, mirror, choice.attempt), left)
     if ended.code and called.reason:
         ended = replace(ended, reason=f"{ended.reason}; {called.reason}")
     return record, mirror, ended
+
+
+def _begin(context: AgentContext, record: ExitRecord) -> Mirror:
+    """Begin a start of the job: the folder is mirrored from now on, and has this host's record."""
+    settings, hosts = context.settings, context.hosts
+    folder = settings.out / record.attempt
+    _forget(folder, hosts.node, hosts.is_first)
+    # A command without checks may write anywhere below; what it did not write is no part of this attempt.
+    mirror = _mirror(settings, record, settings.out if settings.verb is Verb.EXEC else folder)
+    exit_record.write_record(folder, record)
+    return mirror
+
+
+def _without_spares(
+    context: AgentContext, bundle: Bundle, start: tuple[ExitRecord, Mirror, str], roster: Roster
+) -> tuple[ExitRecord, Mirror | None, Ended]:
+    """End this `start` of the job, and run the checks again on the nodes of the roster, as a start with its own token."""
+    record, mirror, attempt = start
+    reason = f"the checks run again on {', '.join(member.name for member in roster.members)}"
+    say(reason)
+    folder = context.settings.out / record.attempt
+    exit_record.write_record(folder, exit_record.ended(record, Exit.GO, "", reason))  # it fails no training
+    if problem := mirror.close(UPLOAD_S):
+        say(f"not copied: {problem}")
+    bundle = replace(bundle, declared=without_spares(bundle.declared))
+    write_whole(context.scratch / "bundle.json", dump(bundle))
+    write_whole(context.scratch / "roster.json", dump_plain(roster))
+    os.environ.update(of_chosen(os.environ, [member.name for member in roster.members], record.node))
+    record = replace(record, attempt=attempt, started_at=now(), missing=(), reason="")
+    again = replace(context, bundle=bundle)
+    return record, _begin(again, record), host_work.check(again, attempt, bundle)
 
 
 def _execute(context: AgentContext, record: ExitRecord) -> Ended:

@@ -23,6 +23,7 @@ from container.agent.supervisor import Signals
 
 PACKAGES = Path(__file__).parents[2]
 POOLED_AS = "PRELAUNCH_POOL_TOKEN"  # checks.probes.host.system reads it
+CHOICE = "chosen.json"
 WORKING = "PRELAUNCH_WORKING_FOLDER"  # checks.runner.in_job.job_gate goes back there
 
 
@@ -73,6 +74,9 @@ def arguments(context: AgentContext) -> tuple[str, ...]:
         argv += ["--pooled"] if settings.confirm and settings.pooled else []
         argv += ["--ask-s", f"{settings.ask_s:g}"] if settings.ask_s else []
         argv += ["--observe"] if settings.observe else []
+        argv += (
+            ["--choice", str(scratch / CHOICE)] if context.bundle and context.bundle.declared.spares else []
+        )
         argv += ["--", *settings.command]
     return tuple(argv)
 

@@ -18,11 +18,13 @@ from pathlib import Path
 from checks import bundle as bundles
 from checks.bundle import Bundle
 from checks.documents.answer import ANSWER, ANSWER_BYTES, ASKING, load_answer
+from checks.documents.decode import decode, parse_json
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
 from checks.process.tree import as_started
 from checks.process.whole_file import write_whole
 from checks.runner.deadline import ANSWER_S
+from checks.runner.in_job.spares import Choice
 from checks.value_types import DecodeError
 from container.agent import check_command, supervisor
 from container.agent.check_command import AgentContext
@@ -142,6 +144,18 @@ def check(context: AgentContext, token: str, bundle: Bundle) -> Ended:
     if signals.number:
         return interrupted(signals)
     return _after_gate(code, folder, node, settings.verb, any(map(os.path.exists, started)))
+
+
+def take_choice(context: AgentContext) -> Choice | None:
+    """Which nodes go on, if the checks of a job with spares wrote that; nothing is left of them for those that run again."""
+    try:
+        choice = decode(
+            Choice, parse_json((context.scratch / check_command.CHOICE).read_bytes(), inputs.PASS_BYTES)
+        )
+    except (OSError, DecodeError):
+        return None
+    shutil.rmtree(context.scratch / "scratch", ignore_errors=True)
+    return choice
 
 
 def _is_overdue(ends: Sequence[Path], answer_by: float, hits: list[Path]) -> bool:

@@ -51,6 +51,7 @@ WORK = ".prelaunch"
 MISSING_NAMED = 8
 # Between the answer and the start of the training: the engine matches, provisions, and takes the machines over.
 MARGIN_S = 600.0
+SPARES_IN_JOB = 'spares need placement = "in_job" in [cluster.options]: only there the nodes that passed go on without the others'
 
 
 @dataclass(frozen=True)
@@ -153,13 +154,15 @@ def open_gate_context(request: GateRequest) -> GateContext:
     engine = LauncherAddress(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
     try:
         launcher = launcher_of(engine)
-        names = launcher.node_names(gate.cluster.declared.nodes)
+        names = launcher.node_names(gate.declared(()).nodes)
         kernel_log = kernel_log_of(engine.launcher)
     except LaunchRejected as error:
         is_given = "launcher" in gate.cluster.model_fields_set
         raise _about_launcher(file, engine.launcher, error, is_given) from error
     _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
+    if gate.cluster.declared.spares and launcher.placement is not Placement.IN_JOB:
+        raise GateFileError(file, "cluster.declared.spares", SPARES_IN_JOB)
     if request.launch:
         _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return GateContext(

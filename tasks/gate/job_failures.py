@@ -10,6 +10,7 @@ from pathlib import Path
 from checks.documents.report import load_node
 from checks.exit_codes import Exit
 from checks.model import unreachable
+from checks.runner.in_job.spares import next_attempt
 from checks.value_types import DecodeError
 from checks.version import BUILD_IMAGE
 from tasks.gate.jobs import JobEnd, is_unanswered
@@ -119,7 +120,10 @@ def starts_said(folder: Path, status: JobStatus) -> tuple[str, ...]:
     lost where the start before this one had it and this one has not, or where its name is another machine's now.
     """
     tokens = tuple(dict.fromkeys((*status.earlier, status.attempt)))
-    index = tokens.index(status.attempt)
+    # The nodes of a start that go on without the spares are no other start of the engine's.
+    origins = {next_attempt(token): token for token in tokens}
+    tokens = tuple(token for token in tokens if token not in origins)
+    index = tokens.index(origins.get(status.attempt, status.attempt))
     if index == 0 or not status.attempt:
         return ()
     before, now = (_machines(folder, token) for token in tokens[index - 1 : index + 1])

@@ -6,7 +6,8 @@ As a JSON document it is what `prelaunch gate --format json` prints and what a r
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
 from checks.documents.report import dump_plain, plain
@@ -39,6 +40,7 @@ TRAINING_FAILED = (
 STARTED_ANYWAY = (
     "The training was started all the same. What is to be done about its nodes waits until it has ended."
 )
+LEFT_OUT = "The job goes on without the nodes that failed, and keeps them. What is to be done about them waits until it has ended."
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
 MOST_LOGS, LOG_CHARACTERS = 128, 32 * 1024
@@ -128,7 +130,7 @@ class PlacementProof:
 class GateOutcome:
     """The end of a gate. `decision` and `judged` are None if nothing was judged; `answer` is a person's, where one was asked. `key` is
     the key of the gate file for which it was rejected, "" where it is not known. `started` says of a cancelled gate that a job of it
-    may have been started.
+    may have been started. `left_out` are the nodes of the job that do not train, each with the reason.
     """
 
     gate_id: str
@@ -143,6 +145,7 @@ class GateOutcome:
     answer: ApprovalAnswer | None = None
     key: str = ""
     started: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def code(self) -> Exit:
@@ -191,7 +194,8 @@ def first_line(outcome: GateOutcome, name: str) -> str:
         )
     if answer is not None and decision is Decision.LAUNCHED:
         return f"APPROVED {short}: {answer.by} started the training despite warnings: {basis(judged.verdict)}"
-    return headline(judged.verdict, name)
+    more = "".join(f"; left out: {reason}" for reason in outcome.left_out.values())
+    return f"{headline(judged.verdict, name)}{more}"
 
 
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
@@ -245,10 +249,7 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     end = end_mark(outcome.decision, outcome.ending)
     context = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
     if end is None and outcome.decision in (Decision.OBSERVED, Decision.OVERRIDDEN):
-        # A command that takes a node away would end the training.
-        context = replace(
-            context, site=NOWHERE, retry="", costs=(), training=STARTED_ANYWAY if outcome.training else ""
-        )
+        context = _without_commands(context, STARTED_ANYWAY if outcome.training else "")
     if (
         outcome.ending is Ending.JOB_FAILED
         and outcome.judged.verdict.answer is not Answer.NO_GO
@@ -259,6 +260,16 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     if context.past is not None:
         context = replace(context, past=context.past.ended(end))
     return replace(outcome, judged=replace(outcome.judged, context=context))
+
+
+def with_job_that_goes_on(judged: JudgedReport) -> JudgedReport:
+    """A refusal after which its job trains on the nodes that are left."""
+    return replace(judged, context=_without_commands(judged.context, LEFT_OUT))
+
+
+def _without_commands(context: VerdictContext, training: str) -> VerdictContext:
+    """A command that takes a node away would end the training."""
+    return replace(context, site=NOWHERE, retry="", costs=(), training=training)
 
 
 def ended_otherwise(judged: JudgedReport, name: str) -> bool:
@@ -359,6 +370,7 @@ def outcome_json(
             "state": training.state.value if training else None,
         },
         "placement": plain(outcome.placement),
+        "left_out": dict(outcome.left_out),
         "approval": plain(outcome.answer),
         "report": outcome.report,
         "html": outcome.html,

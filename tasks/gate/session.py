@@ -9,12 +9,14 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
 from checks.documents.certificates import NO_CERTIFICATES
 from checks.runner.deadline import limited
+from checks.runner.in_job.spares import without_spares
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.jobs import cancel_jobs, job_tags, new_gate_id, running_jobs
 from tasks.gate.lease import lease as leases
@@ -54,13 +56,15 @@ class Session:
     checks began, `waiting_since` when the engine first had no machines, None once it had some. `training` is its job once it was
     submitted, `trained` that it was seen to run. `answer` is a person's; `open_question` is the one with which the run continues,
     None for a run that begins. One that is `parked` leaves everything for the process in which the run comes back. `previous` is the
-    verdict after which the checks began again, without the nodes in `excluded`, each with the reason; `replaced` are refusals that a
+    verdict after which the checks began again, without the nodes in `excluded`, each with the reason; `left_out` are likewise nodes of
+    the job that do not train; `replaced` are refusals that a
     later verdict replaced, and `blamed` the machines of which an audience was notified. `certificates` were offered to the checks.
     `statuses` are what the engine said last of each job, and `begun` are the jobs that may have been started.
     """
 
     def __init__(self, context: GateContext, renewal: LeaseRenewal, launches: bool = True) -> None:
-        self.context, self.renewal, self.launches = context, renewal, launches
+        self.context = self._whole = context
+        self.renewal, self.launches = renewal, launches
         self.gate_id = renewal.lease.gate_id
         self.judged: JudgedReport | None = None
         self.proof, self.unreleased = list[str](), list[str]()
@@ -70,6 +74,7 @@ class Session:
         self.previous: JudgedReport | None = None
         self.replaced, self.blamed = list[GateOutcome](), set[tuple[str, str]]()
         self.excluded, self.certificates = dict[str, str](), NO_CERTIFICATES
+        self.left_out: dict[str, str] = {}
         self._patient = context.store if isinstance(context.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []
@@ -119,6 +124,12 @@ class Session:
     def placed(self) -> PlacementProof:
         """How well it is proven, so far, that the training runs on the machines that were checked."""
         return PlacementProof(self.context.launcher.placement, (*self.restarts, *self.proof))
+
+    def expect_spares(self, left_out: bool) -> None:
+        """What is read from now on is of a start in which as many nodes as there are spares were `left_out`, or of one with all."""
+        self.context = (
+            replace(self._whole, declared=without_spares(self._whole.declared)) if left_out else self._whole
+        )
 
     def remember(self, job: str) -> None:
         """Record that this job may run from now on."""

@@ -17,6 +17,7 @@ from checks.model import Declared, KernelLog, Profile
 from checks.model_details import DeclaredMachine
 from tasks.gate_file.people import Approval, Notify
 from tasks.text.interpreters import PYTHON
+from tasks.text.tables import counted
 
 CODE_FORM = r"^[\w.]+:\w+$"
 NAME_FORM = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
@@ -76,12 +77,16 @@ class GateTable(BaseModel):
 
 
 class DeclaredTable(GateTable):
-    """What the operator says is there. What must be observed follows from it, never from what is found."""
+    """What the operator says is there. What must be observed follows from it, never from what is found.
+
+    The training runs on `nodes`; with placement in_job the job gets as many `spares` more, and the best of all train.
+    """
 
     instance_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
     nodes: Annotated[int, Field(ge=1, le=100_000)]
     gpus_per_node: Annotated[int, Field(ge=0, le=64)] = 0
     ranks_per_node: Annotated[int, Field(ge=1, le=256)]
+    spares: Annotated[int, Field(ge=0, le=16)] = 0
 
 
 class MachineTable(GateTable):
@@ -344,21 +349,32 @@ class Gate(GateTable):
             )
         return self
 
+    @model_validator(mode="after")
+    def spares_decide(self) -> Gate:
+        """A training that starts whatever the verdict is has no nodes to leave out."""
+        if self.cluster.declared.spares and self.policy.mode is Mode.OBSERVE:
+            raise ValueError(
+                'cluster.declared.spares need policy.mode = "enforce": observing leaves no node out'
+            )
+        return self
+
     def declared(self, node_names: tuple[str, ...], kernel_log: KernelLog = KernelLog.READABLE) -> Declared:
         """What is declared, in the words of the checks. `kernel_log` is the launcher's, not the file's."""
         table = self.cluster.declared
         return Declared(
             table.instance_type,
-            table.nodes,
+            table.nodes + table.spares,
             table.gpus_per_node,
             table.ranks_per_node,
             node_names,
             kernel_log,
             None if self.cluster.machine is None else DeclaredMachine(**self.cluster.machine.model_dump()),
+            table.spares,
         )
 
     @property
     def title(self) -> str:
         """A sentence for people: "gate local: 2 nodes, quick"."""
-        nodes = self.cluster.declared.nodes
-        return f"gate {self.name}: {nodes} node{'' if nodes == 1 else 's'}, {self.checks.profile.value}"
+        nodes, spares = self.cluster.declared.nodes, self.cluster.declared.spares
+        more = f" and {counted(spares, 'spare')}" if spares else ""
+        return f"gate {self.name}: {counted(nodes, 'node')}{more}, {self.checks.profile.value}"

@@ -120,7 +120,7 @@ def _launchers_own(gate: Gate) -> dict[str, str]:
             f"{NAME_THEM}"
         )
     try:
-        names = launcher_for(cluster.launcher, cluster.options, Path()).node_names(cluster.declared.nodes)
+        names = launcher_for(cluster.launcher, cluster.options, Path()).node_names(gate.declared(()).nodes)
     except LaunchRejected as error:
         raise TargetsError(str(error)) from error
     return dict.fromkeys(names, LOOPBACK)

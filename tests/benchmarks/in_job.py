@@ -32,6 +32,7 @@ from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from checks.runner.deadline import NEVER
 from checks.runner.in_job import job_gate
+from checks.runner.in_job.hold import Refusal
 from checks.runner.node_context import NodeContext
 from tasks.gate_file.references import default_policy
 from tests.catalogue_reports import expected_report
@@ -76,7 +77,7 @@ def hosts(part: int, bundle: Bundle, reports: list[bytes], roster: Roster, out: 
             b"", folder, NEVER,
         )  # fmt: skip
         passed = job_gate.gate(node_context, "attempt", out)
-        if not isinstance(passed, Path):
+        if isinstance(passed, Refusal):
             print(name, passed.reason[:300], file=sys.stderr)
         return time.time() if isinstance(passed, Path) else 0.0
 

@@ -44,9 +44,9 @@ TIMEOUT_S = 600.0  # only what hangs comes to it
 KEY = secret_key.make()  # every host of one job gets the same
 
 
-def make_bundle(nodes: int = 1, stage_s: float = 8.0, judged: bool = True) -> bytes:
+def make_bundle(nodes: int = 1, stage_s: float = 8.0, judged: bool = True, spares: int = 0) -> bytes:
     """A bundle whose policy asks one thing at most: that the first metric of one check is 1."""
-    declared = Declared("cpu", nodes, 0, 1)
+    declared = Declared("cpu", nodes, 0, 1, spares=spares)
     lines = {check.name: _line(check) for check in CATALOG if lacks(check.part, declared, None) is None}
     held = next(check for check in CATALOG if check.name == JUDGED)
     rule = Rule(held.metrics[0], "the test", equals=1, cause=Cause.HARDWARE, remedy="none")

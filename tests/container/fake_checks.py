@@ -26,6 +26,7 @@ from checks.probes.host.system import identity_of_node
 from checks.process.whole_file import write_whole
 from checks.runner.in_job import job_gate
 from checks.runner.in_job.hold import Refusal
+from checks.runner.in_job.spares import Choice
 from checks.runner.journal import now
 from checks.runner.node_context import NodeContext, open_node_context
 from tests.checks.culprit.rows import row
@@ -68,7 +69,10 @@ def play(argv: Sequence[str]) -> int | list[str]:
         patch.object(job_gate, "become_subreaper", lambda adopt=True: None),
         patch.object(job_gate, "end_left", lambda node_context: None),
     ):
-        answer = job_gate.gate(node_context, attempt.name, out)
+        answer = job_gate.gate(node_context, attempt.name, out, trains=bool(command))
+    if isinstance(answer, Choice):
+        job_gate.write_choice(Path(option("--choice")), answer)
+        return Exit.GO
     if isinstance(answer, Refusal):
         job_gate.write_failure(node_context, attempt.name, out, answer)
         return answer.code

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import load_node
+from checks.runner.in_job.spares import next_attempt
 from container.agent.agent_run import live
 from container.agent.settings import make
 from container.agent.supervisor import Signals
@@ -257,6 +258,31 @@ def test_sigterm_reaches_the_words(tmp_path: Path) -> None:
         ended = agent.wait()
 
     assert (143, True, "SIGTERM") == (ended.code, (tmp_path / "saved").exists(), ended.record["signal"])
+
+
+@pytest.mark.parametrize(("played", "left_out"), [({}, 2), ({"FAKE_127_0_0_1": "wrong"}, 0)])
+def test_hosts_that_are_left_without_the_spare_start(
+    tmp_path: Path, played: dict[str, str], left_out: int
+) -> None:
+    """In place of the last host, or under a token of their own in place of one that failed. The one that is left out ends well."""
+    hosts, uploads = (*HOSTS, "127.0.0.3"), tmp_path / "uploads"
+    given = {"PRELAUNCH_PORT": str(free_port()), "SM_HOSTS": json.dumps(hosts), **played}
+    roots = [make_root(tmp_path, make_bundle(3, spares=1), hosts, host) for host in hosts]
+    words = ("gate", "--upload", str(uploads), "--", "sh", "-c", "echo $SM_HOSTS $PRELAUNCH_NODELIST")
+    python = fake_python(tmp_path)
+    with (
+        Agent(roots[1], *words, python=python, environment=given) as second,
+        Agent(roots[2], *words, python=python, environment=given) as third,
+    ):
+        ended = (run(roots[0], *words, python=python, **given), second.wait(), third.wait())
+    first = str(json.loads(next(roots[left_out].glob("output/data/*/agent/*")).read_bytes())["attempt"])
+    token, left = (next_attempt(first) if played else first), [*hosts[:left_out], *hosts[left_out + 1 :]]
+
+    assert [0, 0, 0] == [each.code for each in ended]
+    assert {*left} == {path.name for path in (uploads / GATE / token / "started").glob("*")}
+    assert "this node is left out of the training" == ended[left_out].record["reason"]
+    for rank in {0, 1, 2} - {left_out}:
+        assert f"{json.dumps(left)} {','.join(left)}" in ended[rank].log
 
 
 def test_every_host_runs_the_words_and_knows_who_it_is(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.gate.outcome import Decision
+from tasks.launchers.base import JobState
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_gates import jobs_below, slurm_gate
 from tests.flows.driving import gate_of_few_checks, kept
@@ -64,6 +65,36 @@ def test_pinned_the_training_gets_the_nodes_that_passed(slurm: SlurmCluster, tmp
     assert sorted(log.stem for log in (jobs["train-1"] / "logs").iterdir()) == passed
     assert "all 2 hosts confirmed" in str(kept(path.parent, outcome, "outcome.json")["placement"]["proof"])
     assert "jdoe: not yours" in reason  # what somebody drained stays drained
+
+
+@pytest.mark.long
+def test_a_spare_trains_in_place_of_a_node_that_failed(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """In the same job, which ends well. The training finds the nodes that train in Slurm's own variables."""
+    n1 = ("ip", "-n", f"{slurm.name}-1", "link", "set", "eth0", "mtu")
+    subprocess.run((*n1, "1200"), check=True)
+    try:
+        path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", SHOW), nodes=3)
+        outcome = gate_of_few_checks(path, "cluster.declared.spares=1")
+    finally:
+        subprocess.run((*n1, "1500"), check=True)
+    (job,) = jobs_below(path).values()
+    logs = {log.stem: log.read_text() for log in (job / "logs").iterdir()}
+
+    assert (Decision.LAUNCHED, 0, ["n1"]) == (outcome.decision, outcome.code, [*outcome.left_out]), (
+        outcome.reason
+    )
+    assert ["n0", "n2", "n3"] == sorted(name for name, log in logs.items() if "\ntrained\n" in log)
+    for line in (
+        "SLURM_NNODES=3",
+        "SLURM_NODEID=1",
+        "SLURM_JOB_NODELIST=n0,n2,n3",
+        "PRELAUNCH_NODELIST=n0,n2,n3",
+    ):
+        assert f"\n{line}\n" in logs["n2"], line
+    assert outcome.training and (JobState.SUCCEEDED, "") == (
+        outcome.training.state,
+        slurm.run("squeue", "-h"),
+    )
 
 
 @pytest.mark.long

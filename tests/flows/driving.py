@@ -94,10 +94,10 @@ def kept(folder: Path, outcome: GateOutcome, name: str = "outcome.json") -> Any:
     return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_bytes())
 
 
-def gate_of_few_checks(path: Path, **more: Any) -> GateOutcome:
+def gate_of_few_checks(path: Path, *overrides: str, **more: Any) -> GateOutcome:
     """Run a gate to its end, with the few checks in this process as well."""
     with few_checks.chosen():
-        _, outcome = asyncio.run(run(request_of(path, **more)))
+        _, outcome = asyncio.run(run(request_of(path, *overrides, **more)))
     return outcome
 
 

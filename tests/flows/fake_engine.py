@@ -18,6 +18,7 @@ from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Answer
+from checks.runner.in_job.spares import choose, next_attempt, without_spares
 from checks.value_types import DecodeError
 from tasks.launchers.base import (
     Delays,
@@ -59,7 +60,7 @@ class Engine(Launcher):
     trainings alone: one that ends so never ran, and one that is PENDING stays so. The next look at a job in `silent` is not
     answered. With `repairs` a refused job is started again. As often as `interruptions` says the machines of a job that trains
     are taken away, and it is started again. Output cannot be fetched while the job is `unreadable`. `hook` is called with each
-    verb and job.
+    verb and job. `chosen` are the nodes of a job with spares that go on; if it `forgets`, none do.
     """
 
     placement: Placement = Placement.POOLED
@@ -86,6 +87,8 @@ class Engine(Launcher):
     holds_release: bool = False
     matches: bool = True
     nodes_say: Answer | None = None
+    chosen: tuple[str, ...] = ()
+    forgets: bool = False
     hook: Callable[[str, str], None] = lambda verb, job: None
     root: Path = Path()
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -243,7 +246,7 @@ class Engine(Launcher):
         yield self._trained(job, "r1", go)
 
     def _trained(self, job: JobSpec, token: str, go: bool, *earlier: str) -> JobStatus:
-        names = self._leave(job, token, go)
+        names = tuple(name for name in self._leave(job, token, go) if name in (self.chosen or (name,)))
         codes = dict.fromkeys(names, 0 if go else 1)
         status = JobStatus(JobState.SUCCEEDED, "", token, codes, earlier=earlier)
         if not go and not job.observe:
@@ -253,7 +256,7 @@ class Engine(Launcher):
     def _leave(self, job: JobSpec, token: str, go: bool) -> tuple[str, ...]:
         """What the nodes write last: that they become the command, or why not. Returns their names."""
         names = self.node_names(job.nodes)
-        for node in names:
+        for node in self.chosen if go and self.chosen else names:
             path = self.root / job.name / token / ("started" if go else "failure") / node
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("" if go else "no_go: it refused")
@@ -270,6 +273,12 @@ class Engine(Launcher):
             yield running
             said = self._report(job, token, self._part(job))
             yield running
+            if said is Answer.NO_GO and self.chosen:
+                earlier, token = (*earlier, token), next_attempt(token)
+                running = replace(running, attempt=token, earlier=earlier)
+                yield running
+                said = self._report(job, token, self._part(job))
+                yield running
             while said is Answer.ASK and job.ask_s:
                 said = self._word(job, token)
                 yield running
@@ -294,12 +303,17 @@ class Engine(Launcher):
     def _report(self, job: JobSpec, token: str, part: str) -> Answer:
         """What the nodes write, and the answer that they come to."""
         bundle, out = bundles.load(job.files["bundle.json"]), self.root / job.name
-        for node in self.node_names(job.nodes):
+        nodes = self.node_names(job.nodes)
+        if len(token) > 2:
+            bundle, nodes = replace(bundle, declared=without_spares(bundle.declared)), self.chosen
+        for node in nodes:
             if part != "silent" and (part != "lone" or node == "node-0"):
-                write(part, node, bundle, out, token)
+                write(part, node, bundle, out, token, nodes)
         files = {path.stem: path.read_bytes() for path in (out / token / "nodes").glob("*.json")}
-        verdict = decide(merge(bundle, token, files, "2026-11-22T00:00:00Z"), bundle.policy, builtin())
+        merged = merge(bundle, token, files, "2026-11-22T00:00:00Z")
+        verdict = decide(merged, bundle.policy, builtin())
         answer = self.nodes_say or verdict.answer
+        self.chosen = choose(merged, verdict) if bundle.declared.spares and not self.forgets else self.chosen
         if job.work is not Work.CHECK:
             said = dump_plain(replace(verdict, answer=answer))
             for node in files:

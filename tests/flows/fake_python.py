@@ -61,7 +61,7 @@ def gate() -> None:
     sys.exit(command(sys.argv[3:]))
 
 
-def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None:
+def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str, nodes: tuple[str, ...] = ()) -> None:
     """A report in which every planned check has measured something."""
     from checks import bundle as bundles
     from checks.documents.report import NodeReport, dump_plain
@@ -71,10 +71,10 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
     from tests.planned_contents import with_contents
 
     plan = bundles.plan_of(bundle)[1]
-    names, per = bundle.declared.node_names, bundle.declared.ranks_per_node
+    names, per = nodes or bundle.declared.node_names, bundle.declared.ranks_per_node
     index = names.index(node)
     ranks = [rank_subject(node, rank) for rank in range(index * per, (index + 1) * per)]
-    peers = tuple(name for name in bundle.declared.node_names if name != node)
+    peers = tuple(name for name in names if name != node)
     known: dict[str, Value] = {
         "peers": peers,
         "failures": tuple("ok" for _ in peers),
@@ -94,7 +94,9 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
                 rank = int(subject.rpartition("-")[2])
                 paired = row(rank, len(names), per, lambda one, other: {}, profile=bundle.profile)
                 metrics = {name: paired.metrics[name] for name in planned.metrics}
-            if planned.check == "collective.all_reduce" and subject == rank_subject(names[-1], 2 * per - 1):
+            if planned.check == "collective.all_reduce" and subject == rank_subject(
+                names[-1], len(names) * per - 1
+            ):
                 metrics["wrong_elements"] = {"wrong": 12, "warn": 1}.get(part, 0)
             rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))
     me = Node(node, index, attempt, bundle.catalogue, part != "half", identity_of_node())

@@ -12,7 +12,7 @@ import pytest
 from checks.documents.answer import AnswerWord
 from checks.model import Answer
 from tasks import in_job as agreeing
-from tasks.gate.outcome import Decision, GateOutcome
+from tasks.gate.outcome import LEFT_OUT, Decision, GateOutcome, first_line
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
 from tasks.store.folder import FolderStore
@@ -87,6 +87,53 @@ def test_the_next_job_does_without_the_nodes_that_failed(
     assert "excluded after a refusal: node-1" in outcome.reason
     assert "NO-GO" in sent.splitlines()[0] and "node-1, rank 3" in sent
     assert engine.idle
+
+
+def test_spares_train_without_a_node_that_failed(tmp_path: Path, engine: Engine) -> None:
+    """What is left is a start of its own, in the same job. People are notified of the node that failed, which can be repaired."""
+    engine.parts = ["wrong", "healthy"]
+
+    _, outcome = gate_it(fake_gate(tmp_path), "cluster.declared.spares=1")
+    refused, launched = listed(FolderStore(tmp_path / "store")).records
+    sent = (tmp_path / "store" / "pages" / f"{refused.gate_id}.txt").read_text()
+    line = first_line(outcome, "test")
+
+    assert (Decision.LAUNCHED, 0, ["node-2"]) == (outcome.decision, outcome.code, list(outcome.left_out))
+    assert line.startswith("GO test: 2 of 2 nodes") and "; left out: node-2, rank 5" in line
+    assert (("node-2",), outcome.gate_id, 2) == (refused.condemned, launched.gate_id, launched.nodes)
+    assert "NO-GO" in sent.splitlines()[0] and "node-2, rank 5" in sent and LEFT_OUT in sent
+    assert 1 == len(engine.jobs) and engine.idle
+
+
+def test_a_spare_that_passed_does_not_train(tmp_path: Path, engine: Engine) -> None:
+    _, outcome = gate_it(fake_gate(tmp_path), "cluster.declared.spares=1")
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert {"node-2": "node-2: a spare, which passed"} == outcome.left_out
+    assert "all 2 nodes checked themselves and trained, in one start of one job" in str(outcome.placement)
+
+
+@pytest.mark.parametrize(("parts", "forgets"), [(["wrong"], False), (["wrong", "healthy"], True)])
+def test_spares_that_do_not_pass_are_a_refusal(
+    tmp_path: Path, engine: Engine, parts: list[str], forgets: bool
+) -> None:
+    """Of what is left a node fails again, or the nodes choose none."""
+    engine.parts, engine.forgets = parts, forgets
+
+    _, outcome = gate_it(fake_gate(tmp_path), "cluster.declared.spares=1")
+
+    assert (Decision.REFUSED, 1) == (outcome.decision, outcome.code)
+    assert engine.idle
+
+
+def test_an_engine_that_starts_again_gets_all_nodes_back(tmp_path: Path, engine: Engine) -> None:
+    """The choice is made anew, without what an earlier start left out."""
+    engine.parts, engine.interruptions = ["wrong", "healthy"], 1
+
+    _, outcome = gate_it(fake_gate(tmp_path), "cluster.declared.spares=1")
+
+    assert (Decision.LAUNCHED, 0, 3) == (outcome.decision, outcome.code, len(attempts(tmp_path, outcome)))
+    assert {"node-2": "node-2: a spare, which passed"} == outcome.left_out
 
 
 def test_attempts_without_the_nodes_that_failed_are_counted(tmp_path: Path, engine: Engine) -> None:

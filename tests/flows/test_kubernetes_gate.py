@@ -86,6 +86,20 @@ def trained(cluster: Cluster) -> dict[str, str]:
     }
 
 
+def test_a_spare_trains_in_place_of_a_node_that_failed(cluster: Cluster, tmp_path: Path) -> None:
+    """In the same job, and without its pod, which ends well."""
+    (sick := tmp_path / "sick").mkdir()
+    (sick / "worker-1").touch()
+    outcome = gate_of_few_checks(
+        gate_file(tmp_path, cluster, "in_job", sick=sick), "cluster.declared.spares=1"
+    )
+
+    assert (Decision.LAUNCHED, 0, 1) == (outcome.decision, outcome.code, len(outcome.left_out)), (
+        outcome.reason
+    )
+    assert ["worker-0", "worker-2"] == sorted(trained(cluster).values())
+
+
 def test_a_pinned_training_of_one_workload_gets_nodes_that_passed(cluster: Cluster, tmp_path: Path) -> None:
     """An Indexed Job, as a queue needs it. Its pods get the nodes in another order than those that checked. Nothing but records and
     ended pods is left.

@@ -60,6 +60,23 @@ def test_sagemaker_job_with_a_no_go_does_not_train_and_says_why(tmp_path: Path, 
         assert "algo-2" in page(tmp_path, outcome)
 
 
+def test_sagemaker_spare_trains_in_place_of_a_host_that_failed(tmp_path: Path, account: Account) -> None:
+    """In the same job, which completes; the host that failed ends well, and is named."""
+    with account(machines=3) as cloud, few_checks.chosen():
+        path = cloud_gate(tmp_path, cloud, "in_job", real=True, few=True)
+        (sick := tmp_path / "sick").mkdir()
+        (sick / "algo-2").touch()
+        few_checks.interpreter(tmp_path / "few-python", sick)
+        _, outcome = gate_there(path, "cluster.declared.spares=1")
+        lines = cloud.log(names(outcome)[1])
+
+        assert (Decision.LAUNCHED, 0, ["algo-2"]) == (outcome.decision, outcome.code, [*outcome.left_out]), (
+            outcome.reason
+        )
+        assert 2 == sum("trained" in found for found in lines.values())
+        assert "Completed" == cloud.jobs()[names(outcome)[1]]["TrainingJobStatus"]
+
+
 def test_sagemaker_job_holds_for_the_answer_of_a_person(tmp_path: Path, account: Account) -> None:
     """A warning, and a policy that asks: the answer reaches every host through S3."""
     with account(part="warn") as cloud:

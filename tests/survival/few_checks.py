@@ -57,8 +57,8 @@ SICK = "PRELAUNCH_FEW_SICK"
 @check("site.adds", Scope.RANK, timeout_s=10, metrics=("total",))
 def adds(context: Context) -> Measurement:
     """Adds numbers; wrongly on a node for which a file lies in the folder that SICK names."""
-    sick, node = os.environ.get(SICK, ""), os.environ.get("PRELAUNCH_ENGINE_NODE", "")
-    wrong = bool(sick and node) and Path(sick, node).exists()
+    sick, node = os.environ.get(SICK, ""), os.environ.get("PRELAUNCH_ENGINE_NODE") or context.node
+    wrong = bool(sick) and Path(sick, node).exists()
     return Measurement({"total": sum(range(100)) + int(wrong)})
 
 

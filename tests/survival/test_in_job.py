@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.probes.host.system import identity_of_node
 from prelaunch_sabotage import FAULTY_RANK
 from tasks.launchers.base import JobState, Launcher
+from tests.survival import few_checks, proc
 from tests.survival.world import Ended, World, run
 from tests.waiting import until
 
@@ -76,6 +79,55 @@ def test_no_host_starts_after_a_no_go(tmp_path: Path) -> None:
     assert (set(), {"node-0": 1, "node-1": 1}) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert {"site.adds"} == {finding.check for finding in ended.fails()}
     assert all("site.adds" in said for said in failures(ended)) and failures(ended)
+
+
+TRAIN_PLACED = "import os, pathlib, sys; pathlib.Path('-'.join(sys.argv[1:]) + '-trained').touch()"
+PLACED = ("{python}", "-c", TRAIN_PLACED, "{node_rank}", "{nodes}")
+
+
+@pytest.mark.parametrize(
+    ("sick", "placed", "left_out"),
+    [((), {"0-2", "1-2"}, "node-2"), (("node-0",), {"0-2", "1-2"}, "node-0")],
+    ids=["one too many", "the first one broken"],
+)
+def test_spares_train_in_place_of_a_node_that_failed(
+    tmp_path: Path, sick: tuple[str, ...], placed: set[str], left_out: str
+) -> None:
+    """Two of three nodes train: those that passed, or that pass again without the one that failed. The other one ends well."""
+    (tmp_path / "sick").mkdir()
+    for name in sick:
+        (tmp_path / "sick" / name).touch()
+    world = World(3, 1, few=True, spares=1, environment={few_checks.SICK: str(tmp_path / "sick")})
+
+    ended = run(world, tmp_path, command=(*GATE, "--", *PLACED))
+    started = {path.name for path in ended.fetched.rglob("started/*")}
+
+    assert placed == trained(tmp_path)
+    assert {*(f"node-{rank}" for rank in range(3))} - {left_out} == started
+    assert set() == failures(ended) and set(ended.status.exit_codes.values()) == {0}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("dies_in", "placed"), [(1, {"0-2", "1-2"}), (2, set())], ids=["at first", "then"])
+def test_a_node_that_dies_is_left_out_once(tmp_path: Path, dies_in: int, placed: set[str]) -> None:
+    """It is the first node, which decides and keeps the notes. If one of those that go on dies, none starts."""
+    (tmp_path / "sick").mkdir()
+    if dies_in > 1:
+        (tmp_path / "sick" / "node-2").touch()
+    sick = {few_checks.SICK: str(tmp_path / "sick")}
+    world = World(3, 1, few=True, spares=1, network_s=3.0, environment=sick)
+
+    def end(launcher: Launcher, name: str) -> None:
+        reports = f"work/jobs/{name}/out/*/nodes/node-0.json"
+        until(lambda: len(list(tmp_path.glob(reports))) == dies_in, "the node reports", 60)
+        own = {b"PRELAUNCH_NODE=node-0", os.fsencode(f"{few_checks.SICK}={tmp_path}/sick")}
+        for pid in [pid for pid in proc.pids() if own <= {*proc.environment(pid)}]:
+            proc.send(pid, signal.SIGKILL)
+
+    ended = run(world, tmp_path, end, command=(*GATE, "--", *PLACED))
+
+    assert placed == trained(tmp_path)
+    assert (JobState.SUCCEEDED if placed else JobState.FAILED) is ended.status.state, ended.status
 
 
 @pytest.mark.long

@@ -46,6 +46,7 @@ class World:
     environment: Mapping[str, str] = field(default_factory=dict)
     few: bool = False
     skip: tuple[str, ...] = ()
+    spares: int = 0
 
     @property
     def policy(self) -> Policy:
@@ -57,7 +58,7 @@ class World:
     def bundle(self, gate_id: str) -> bundles.Bundle:
         """The bundle of this world."""
         names = tuple(f"node-{index}" for index in range(self.nodes))
-        declared = Declared("cpu", self.nodes, 0, self.ranks_per_node, names)
+        declared = Declared("cpu", self.nodes, 0, self.ranks_per_node, names, spares=self.spares)
         extra = tuple(f"prelaunch_sabotage:{name}" for name in self.sabotage)
         if self.few:
             extra = (few_checks.ADDS, *extra)

@@ -25,7 +25,7 @@ from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
 from checks.model import Answer, Verdict
-from checks.process.environment import for_training
+from checks.process.environment import for_training, of_chosen
 from checks.process.inheritance import FOR_TRAINING
 from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper
@@ -36,8 +36,9 @@ from checks.runner.in_job.confirm import claim, confirm_here, found_here, twice
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.in_job.judges import Panel
 from checks.runner.in_job.open_findings import close_answered, open_found
+from checks.runner.in_job.spares import Choice, next_attempt, without_spares
 from checks.runner.journal import ReportWriteError, now
-from checks.runner.node_context import NodeContext
+from checks.runner.node_context import NodeContext, write_node_context
 from checks.runner.node_run import barrier_of, end_left, open_responder, run_beside
 from checks.runner.single_node import show
 
@@ -56,8 +57,10 @@ def gate(
     confirm: Path | None = None,
     pooled: bool = False,
     ask_s: float = 0.0,
-) -> Path | Refusal:
-    """Hold this host until every host has the pass, or refuse. Returns the pass: the command may start on its machines.
+    trains: bool = False,
+) -> Path | Refusal | Choice:
+    """Hold this host until every host has the pass, or refuse. Returns the pass: the command may start on its machines. A job with
+    spares that `trains` returns the choice to a host that is left out, and to all if the chosen ones have to be measured again.
 
     `confirm` is the pass of the machines that need no second check, `pooled` takes them under any name. Where the policy asks a person
     the hosts hold `ask_s`; 0 refuses at once.
@@ -67,9 +70,9 @@ def gate(
     try:
         confirmed = _confirmed(node_context, responder, confirm, pooled) if confirm else None
         if confirmed is not None:
-            answer = _leave_together(node_context, responder, confirmed)
+            answer: Path | Refusal | Choice = _leave_together(node_context, responder, confirmed)
         else:
-            answer = _check(node_context, attempt, out, responder, ask_s)
+            answer = _check(node_context, attempt, out, responder, ask_s, trains)
         if isinstance(answer, Path):
             close_answered(answer)
         return answer
@@ -87,6 +90,11 @@ def start(
     {nodes} {node_rank} {ranks_per_node} {master_addr} {master_port} are filled in. {key_fd} is a descriptor from which a
     command of ours that speaks between nodes reads a key of its own; it gives the training the training's environment.
     """
+    if node_context.bundle.declared.spares and pass_path:
+        passed = bundles.load_pass(pass_path.read_bytes())
+        node_context = _without_spares(node_context, [node.name for node in passed.nodes])
+        os.environ["PRELAUNCH_ROSTER"] = str(node_context.scratch / "roster.json")
+        write_whole(node_context.scratch / "roster.json", dump_plain(node_context.roster))
     roster, declared = node_context.roster, node_context.bundle.declared
     values = {
         "nodes": str(declared.nodes),
@@ -129,6 +137,20 @@ def write_failure(node_context: NodeContext, attempt: str, out: Path, refusal: R
         say(f"the failure file cannot be written: {error}")
 
 
+def write_choice(path: Path, choice: Choice) -> None:
+    """The nodes that go on, for whoever started this process. Raises OSError."""
+    write_whole(path, dump_plain(choice))
+
+
+def context_of_chosen(node_context: NodeContext, choice: Choice) -> NodeContext:
+    """The context of this host for a start of the chosen nodes alone. Raises OSError and PlaceError."""
+    left = _without_spares(node_context, choice.nodes)
+    folder = node_context.scratch / choice.attempt
+    os.environ[secret_key.VARIABLE] = str(node_context.key_path)
+    os.environ |= {"PRELAUNCH_ATTEMPT": choice.attempt, "PRELAUNCH_ROSTER": str(folder / "roster.json")}
+    return write_node_context(folder, left.bundle, left.roster, left.node)
+
+
 def _confirmed(node_context: NodeContext, responder: Responder, confirm: Path, pooled: bool) -> Path | None:
     """The pass, if every host is as it was when it passed; None means that the checks have to run again here."""
     gpus, barrier = node_context.bundle.declared.gpus_per_node, barrier_of(node_context, responder)
@@ -157,9 +179,19 @@ def _each_its_own(node_context: NodeContext, barrier: NodeBarrier, name: str) ->
     return barrier.agree("each its own", twice(dict(zip(names, claims, strict=True))))
 
 
+def _without_spares(node_context: NodeContext, names: Sequence[str]) -> NodeContext:
+    """The context of this host among the chosen ones alone, which its training finds in the engine's variables."""
+    members = tuple(member for member in node_context.roster.members if member.name in names)
+    rank = [member.name for member in members].index(node_context.node)
+    roster = replace(node_context.roster, members=members)
+    bundle = replace(node_context.bundle, declared=without_spares(node_context.bundle.declared))
+    os.environ.update(of_chosen(os.environ, [member.name for member in members], node_context.node))
+    return replace(node_context, roster=roster, node_rank=rank, bundle=bundle)
+
+
 def _check(
-    node_context: NodeContext, attempt: str, out: Path, responder: Responder, ask_s: float
-) -> Path | Refusal:
+    node_context: NodeContext, attempt: str, out: Path, responder: Responder, ask_s: float, trains: bool
+) -> Path | Refusal | Choice:
     begun, barrier, node = now(), barrier_of(node_context, responder), node_context.node
     try:
         own = run_beside(node_context, attempt, out, responder)
@@ -182,6 +214,12 @@ def _check(
         path = out / attempt / "verdicts" / f"{node}.json"
         _written(node_context, partial(write_whole, path, dump_plain(verdict)))
         proven = decision.proven
+        if trains and decision.chosen:
+            if proven is None or node not in decision.chosen:
+                barrier.linger(min(LINGER_S, node_context.deadline.answer_in_s()))
+                return Choice(next_attempt(attempt) if proven is None else attempt, decision.chosen)
+            node_context = _without_spares(node_context, decision.chosen)
+            barrier = barrier_of(node_context, responder)
         if verdict.answer is Answer.ASK and ask_s and proven is not None:
             # An answer takes hours, so that the deadline of the checks binds nothing that follows it.
             node_context = replace(node_context, deadline=NEVER)

@@ -12,7 +12,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from checks.bundle import Pass, pass_of
 from checks.documents.columns import measured_by_check
@@ -21,13 +21,14 @@ from checks.documents.report import digest, dump, dump_plain
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.merge import merge
-from checks.model import Answer, Verdict, node_of
+from checks.model import Answer, NodeName, Report, Verdict, node_of
 from checks.process.collection import without_collection
 from checks.roster import Member
 from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import LEAST_S
+from checks.runner.in_job.spares import choose
 from checks.runner.node_context import NodeContext
-from checks.value_types import DecodeError
+from checks.value_types import SPARSE, DecodeError
 
 # After the node's deadline: the reports of all hosts may arrive, then the decisions.
 REPORTS_S, DECISIONS_S = 2.0, 3.0
@@ -41,6 +42,7 @@ class JudgeDecision:
     """What a judge publishes: the verdict, and the pass if it lets the machines train.
 
     `reports` has the SHA-256 of the report of each host that was judged. `nodes` and `subjects` are how many measured each check.
+    `chosen` are the hosts that go on where the job has spares: they start if there is a pass, else they are measured again alone.
     """
 
     verdict: Verdict
@@ -48,6 +50,7 @@ class JudgeDecision:
     reports: Mapping[str, str]
     nodes: Mapping[str, int]
     subjects: Mapping[str, int]
+    chosen: tuple[NodeName, ...] = field(default=(), metadata=SPARSE)
 
 
 def judges_of(members: Sequence[Member], number: int) -> list[Member]:
@@ -83,12 +86,14 @@ class Panel:
         verdict = decide(report, self.bundle.policy, builtin(), report_digest=digest(data))
         measured = measured_by_check(report.observations)
         subjects = {check: table.columns.subjects for check, table in measured.items()}
+        chosen = choose(report, verdict)
         decision = JudgeDecision(
             verdict,
-            pass_of(report, verdict) if verdict.answer in STARTS else None,
+            _pass(report, verdict, chosen),
             {node.name: digest(files[node.name]) for node in report.nodes if node.name in files},
             {check: len(set(map(node_of, names))) for check, names in subjects.items()},
             {check: len(names) for check, names in subjects.items()},
+            chosen,
         )
         self.publish(dump_plain(decision))
         return data, verdict
@@ -112,10 +117,12 @@ class Panel:
         except DecodeError as error:
             flaw = f"that can be read: {error}" if note else "in time"
             return f"{judge.name} published no decision {flaw}"
-        if decision.proven is None:
+        if decision.proven is None and not decision.chosen:
             return decision
         for other in self.judges:
             published = self._published("digest", other, until)
+            if published is None and decision.proven is None:
+                continue  # the judge may be the node that broke, and whoever goes on is measured again
             if published is None:
                 return f"{other.name} published no decision in time"
             if published != digest(data):
@@ -147,6 +154,14 @@ class Panel:
             else:
                 patience_s = GONE_S
         return reports
+
+
+def _pass(report: Report, verdict: Verdict, chosen: Sequence[str]) -> Pass | None:
+    """The pass of the nodes that may start; None if none may."""
+    if verdict.answer not in STARTS or (report.declared.spares and not chosen):
+        return None
+    proven = pass_of(report, verdict)
+    return replace(proven, nodes=tuple(node for node in proven.nodes if not chosen or node.name in chosen))
 
 
 def packed(data: bytes) -> str:

@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from checks.process import machine_state
 from checks.process.machine_state import lock_within
+from checks.runner.in_job.spares import next_attempt
 from tasks.launchers import base
 from tasks.launchers.job_files import FolderLauncher, file_errors, read_end
 from tasks.launchers.job_rules import no_job
@@ -72,7 +74,7 @@ class LocalLauncher(FolderLauncher):
         status, keepers = folder.status(), folder.keepers()
         if status is not None and status.state.final:
             start_stop.settle(keepers)
-            return status
+            return _with_choice(folder, status)
         if keepers is None:
             return no_job(f"{name} was submitted and never started. Submit it again.")
         if not keepers.alive():
@@ -80,7 +82,8 @@ class LocalLauncher(FolderLauncher):
                 folder, keepers, base.JobState.FAILED, "its shepherd died before the job ended"
             )
         begins = "the processes of its nodes are being started"
-        return status or base.JobStatus(base.JobState.PENDING, begins, keepers.attempt, {})
+        status = status or base.JobStatus(base.JobState.PENDING, begins, keepers.attempt, {})
+        return _with_choice(folder, status)
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         folder = self._existing(name)
@@ -143,3 +146,11 @@ class LocalLauncher(FolderLauncher):
                     f"another process is submitting or cancelling {name}. Try again."
                 )
             yield
+
+
+def _with_choice(folder: JobFolder, status: base.JobStatus) -> base.JobStatus:
+    """The status; the start of the nodes that go on without the spares is the current one once they began it."""
+    chosen = next_attempt(status.attempt)
+    if not (folder.out / chosen).exists():
+        return status
+    return replace(status, attempt=chosen, earlier=(status.attempt,))

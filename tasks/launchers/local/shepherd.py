@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from checks.process.tree import become_subreaper, die_with_parent, end_children, how_it_ended, reap
+from checks.runner.in_job.spares import next_attempt
 from tasks.launchers.base import JobState, JobStatus
 from tasks.launchers.local import container
 from tasks.launchers.local import network as local_network
@@ -176,7 +177,7 @@ class Shepherd:
         grace_s = self.submission.failed_node_grace_s
         if grace_s is None or not self._failed():
             return math.inf
-        if self.failed_at is None and any((self.folder.out / self.attempt / "started").glob("*")):
+        if self.failed_at is None and any(self.folder.out.glob("*/started/*")):
             self.failed_at = time.monotonic()
             self._save(self._status(JobState.RUNNING, self._waits()))
         return math.inf if self.failed_at is None else self.failed_at + grace_s
@@ -201,7 +202,12 @@ class Shepherd:
         return f"{self._said_failed()}; {limit}"
 
     def _failed(self) -> tuple[RunningNode, ...]:
-        return tuple(node for node in self.nodes if node.exit_code)
+        return tuple(node for node in self.nodes if node.exit_code and not self._is_left_out(node))
+
+    def _is_left_out(self, node: RunningNode) -> bool:
+        """Whether the other nodes go on without this one, in a start of their own."""
+        chosen = self.folder.out / next_attempt(self.attempt) / "nodes"
+        return chosen.exists() and not (chosen / f"{node.name}.json").exists()
 
     def _running(self) -> tuple[RunningNode, ...]:
         return tuple(node for node in self.nodes if node.exit_code is None)
@@ -239,7 +245,8 @@ class Shepherd:
         if reason:
             state = JobState.CANCELLED if cancelled else JobState.FAILED
             return self._status(state, reason, _left(left))
-        bad = [f"{node.name} {_end_of(node)}" for node in self.nodes if node.exit_code != 0]
+        failed = (node for node in self.nodes if node.exit_code != 0 and not self._is_left_out(node))
+        bad = [f"{node.name} {_end_of(node)}" for node in failed]
         if bad:
             return self._status(JobState.FAILED, "; ".join(bad), _left(left))
         return self._status(JobState.SUCCEEDED, f"{counted(len(self.nodes), 'node')} ended well", _left(left))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.process.environment import for_checks, for_training
+from checks.process.environment import for_checks, for_training, of_chosen
 
 NAMES = st.sampled_from(["PYTHONPATH", "OMP_NUM_THREADS", "NCCL_DEBUG", "HOME", "LD_LIBRARY_PATH"])
 VALUES = st.sampled_from(["", "1", "/code", "/code:/mine", "/mine", "/mine:/code", ":", "/mine:"])
@@ -49,6 +49,18 @@ def test_the_checks_find_their_code_first() -> None:
 def test_training_environment_is_without_tokens_and_keys(name: str) -> None:
     """The training gets neither a pool's token nor a key."""
     assert {"A": "1"} == for_training({"A": "1", name: "secret"})
+
+
+def test_the_engine_variables_say_which_nodes_are_left() -> None:
+    """Those that the engine set, and the list of ours."""
+    engine = {"SLURM_NNODES": "3", "SLURM_NODEID": "2", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_ID": "7"}
+
+    assert of_chosen(engine, ["n2", "n3"], "n3") == {
+        "SLURM_NNODES": "2",
+        "SLURM_NODEID": "1",
+        "SLURM_JOB_NODELIST": "n2,n3",
+        "PRELAUNCH_NODELIST": "n2,n3",
+    }
 
 
 def test_a_path_that_somebody_changed_meanwhile_stays_as_it_is() -> None:

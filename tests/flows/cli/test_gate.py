@@ -44,7 +44,7 @@ SAGEMAKER = Path(__file__).parents[3] / "deployments" / "gates" / "sagemaker-p5.
 ROOT = Path(__file__).parents[3]
 KEYS = {
     "answer", "decision", "culprits", "rejected", "first_line", "verdict", "cost", "images", "training", "placement", "approval",
-    "report", "html", "gate_id", "reason",
+    "left_out", "report", "html", "gate_id", "reason",
 }  # fmt: skip
 SLEEPS = (
     "import time; print('step 1', flush=True); open('began', 'a').write('x'); time.sleep(3); print('trained')"

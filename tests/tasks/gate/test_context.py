@@ -52,6 +52,23 @@ def test_work_folder_is_local_if_the_store_is_in_s3(tmp_path: Path, monkeypatch:
     assert f"{tmp_path}/.prelaunch/clusters/test" == context.engine.root
 
 
+def test_spares_are_machines_of_the_same_job(tmp_path: Path) -> None:
+    """The job has them, and the training starts on as many as are declared. A second job would get others, and observing none out."""
+    path = write_gate(tmp_path, fake=False, options="in_job = true")
+    context = opened(path, "cluster.declared.spares=1")
+    observes = edit(path, 'file = "policy.toml"', 'file = "policy.toml"\nmode = "observe"')
+
+    alone = write_gate(tmp_path / "alone", fake=False)
+
+    assert (3, 1, "gate test: 2 nodes and 1 spare, quick") == (
+        context.declared.nodes,
+        context.declared.spares,
+        context.gate.title,
+    )
+    assert 'spares need placement = "in_job"' in str(refusal(alone, "cluster.declared.spares=1"))
+    assert "observing leaves no node out" in str(refusal(observes, "cluster.declared.spares=1"))
+
+
 def test_secrets_of_the_training_are_removed_from_whatever_it_prints(tmp_path: Path) -> None:
     """The names of its variables say which values are secrets; the others stay."""
     opened(write_gate(tmp_path, more='environment = { HF_TOKEN = "hf_k3pt0ut", NCCL_DEBUG = "WARNING" }'))

@@ -32,6 +32,7 @@ from checks.roster import Member, Roster
 from checks.runner.deadline import WRITE_S, Deadline
 from checks.runner.in_job import job_gate, judges
 from checks.runner.in_job.hold import Refusal
+from checks.runner.in_job.spares import Choice
 from checks.runner.journal import ReportWriteError
 from checks.runner.node_context import NodeContext
 from tests.checks.judge.open_findings.test_prior_findings import an_open
@@ -160,7 +161,9 @@ class Place:
 
     def run(self, confirm: Path | None = None, pooled: bool = False, ask_s: float = 0.0) -> Path | Refusal:
         """The gate of this node."""
-        return job_gate.gate(self.node_context, "attempt", self.out, confirm, pooled, ask_s)
+        answer = job_gate.gate(self.node_context, "attempt", self.out, confirm, pooled, ask_s)
+        assert not isinstance(answer, Choice)
+        return answer
 
 
 @pytest.fixture

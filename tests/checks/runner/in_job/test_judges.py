@@ -216,6 +216,43 @@ def test_a_judge_that_never_decides_is_waited_for_until_the_deadline(job: Job) -
     assert [] == started(job.run())
 
 
+LEFT = ("node-0", "node-1", "node-2", "node-4")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone", "lies", "reason"),
+    [
+        (Answer.GO, (), {}, ""),
+        (Answer.NO_GO, (3,), {}, ""),
+        (Answer.NO_GO, (), {1: lambda each: replace(each, chosen=LEFT[1:])}, "node-0 and node-1 decided differently"),
+        (Answer.NO_GO, (), {0: lambda each: replace(each, chosen=())}, "node-0 and node-1 decided differently"),
+    ],
+    ids=["all pass", "a judge is gone", "one chooses others", "one chooses nobody"],
+)  # fmt: skip
+def test_all_judges_that_are_there_choose_the_same_hosts(
+    job: Job, answer: Answer, gone: tuple[int, ...], lies: Mapping[int, Lie], reason: str
+) -> None:
+    """The pass has the chosen ones alone. A judge may be the host that broke; one that lies ends the job, so that it has no choice."""
+    job.monkeypatch.setattr(judges, "choose", lambda *_: LEFT)
+    job.gone, job.lies = set(gone), dict(lies)
+    decisions = [each for rank, each in enumerate(job.run(answer)) if rank not in gone]
+
+    assert {reason} <= {*map(str, decisions)} if reason else {LEFT} == {_chosen(each) for each in decisions}
+    assert not reason or len({_chosen(each) for each in decisions} - {()}) < 2
+    if answer is Answer.GO:
+        assert [0, 1, 2, 3, 4] == started(decisions)
+        assert all(_passed(each) == LEFT for each in decisions)
+
+
+def _chosen(decision: JudgeDecision | str) -> tuple[str, ...]:
+    return decision.chosen if isinstance(decision, JudgeDecision) else ()
+
+
+def _passed(decision: JudgeDecision | str) -> tuple[str, ...]:
+    assert isinstance(decision, JudgeDecision) and decision.proven
+    return tuple(node.name for node in decision.proven.nodes)
+
+
 @pytest.mark.parametrize(
     ("nodes", "number", "ranks"),
     [(1, 3, [0]), (2, 3, [0, 1]), (3, 2, [0, 1]), (400, 3, [0, 133, 266]), (4, 9, [0, 1, 2, 3])],
