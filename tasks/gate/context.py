@@ -85,6 +85,11 @@ class GateContext:
         return self.local / "work"
 
     @property
+    def most_check_minutes(self) -> float:
+        """How long the checks may take: the nodes that are left without a failed one are measured again."""
+        return self.gate.checks.max_runtime_minutes * (2 if self.declared.spares else 1)
+
+    @property
     def asks(self) -> bool:
         """Whether a person may have to decide on a verdict of this gate."""
         return _asks(self.gate, self.policy)

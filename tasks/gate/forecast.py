@@ -111,7 +111,7 @@ def _checks(context: GateContext) -> StageForecast:
     declared, checks = context.declared, context.gate.checks
     devices = devices_of(context.facts.instances.get(declared.instance_type), declared.gpus_per_node)
     measured = duration_of(checks.profile, devices)
-    limit_s = checks.max_runtime_minutes * 60
+    limit_s = context.most_check_minutes * 60
     name = f"checks, profile {checks.profile.value}"
     if measured is None:
         source = f"profile {checks.profile.value} was never measured on such nodes"

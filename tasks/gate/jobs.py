@@ -89,11 +89,7 @@ def train_job(context: GateContext, gate_id: str, name: str, proven: Pass, prede
 def gated_job(context: GateContext, gate_id: str, name: str, ask_s: float) -> JobSpec:
     """Checks and training in one job (IN_JOB): the nodes themselves decide, and become the command."""
     files = {"bundle.json": bundles.dump(context.bundle(gate_id))}
-    rounds = (
-        2 if context.declared.spares else 1
-    )  # nodes that are left without a failed one are measured again
-    minutes = rounds * context.gate.checks.max_runtime_minutes + ask_s / 60
-    minutes += context.gate.training.max_runtime_minutes
+    minutes = context.most_check_minutes + ask_s / 60 + context.gate.training.max_runtime_minutes
     asks = ("--ask-s", f"{ask_s:g}") if ask_s else ()
     job = _training(context, name, minutes, files, Work.GATE, *asks)
     return dataclasses.replace(job, ask_s=ask_s)
