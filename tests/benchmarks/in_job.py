@@ -1,7 +1,7 @@
 """How long the hosts of a job take from their last check to the start of the training. Constructed reports, real sockets on loopback.
 
-`python -m tests.benchmarks.in_job [--nodes 512] [--profile quick] [--judges 3]`: every host is a thread with an address, a responder
-and a report of its own, in eight processes. JSON on stdout: how many hosts may start, the seconds from the moment at which all checks
+`python -m tests.benchmarks.in_job [--nodes 512] [--profile quick] [--judges 3] [--spares 2]`: every host is a thread with an address, a
+responder and a report of its own, in eight processes. JSON on stdout: how many hosts may start, the seconds from the moment at which all checks
 have ended until the first and the last of them may, the CPU seconds of all processes, and the largest one's peak RSS.
 """
 
@@ -40,10 +40,11 @@ from tests.catalogue_reports import expected_report
 KIND, PROCESSES = "p5.48xlarge", 8
 
 
-def make(nodes: int, profile: Profile, judges: int = 3) -> tuple[Bundle, list[bytes]]:
+def make(nodes: int, profile: Profile, judges: int = 3, spares: int = 0) -> tuple[Bundle, list[bytes]]:
     """The bundle of the gate, and the report of each host."""
     report = expected_report(KIND, nodes, profile)
-    declared = replace(report.declared, node_names=tuple(node.name for node in report.nodes))
+    names = tuple(node.name for node in report.nodes)
+    declared = replace(report.declared, node_names=names, spares=spares)
     policy = replace(default_policy(KIND)[1], judges=judges)
     bundle = bundles.make("in-job", declared, profile, policy, builtin())
     rows: dict[str, list[Any]] = {node.name: [] for node in report.nodes}
@@ -76,7 +77,7 @@ def hosts(part: int, bundle: Bundle, reports: list[bytes], roster: Roster, out: 
             bundle, folder, roster, folder, name, rank, folder, (), (), Access(b"k" * 32, name),
             b"", folder, NEVER,
         )  # fmt: skip
-        passed = job_gate.gate(node_context, "attempt", out)
+        passed = job_gate.gate(node_context, "attempt", out, trains=True)
         if isinstance(passed, Refusal):
             print(name, passed.reason[:300], file=sys.stderr)
         return time.time() if isinstance(passed, Path) else 0.0
@@ -94,8 +95,9 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=512)
     parser.add_argument("--profile", type=Profile, default=Profile.QUICK)
     parser.add_argument("--judges", type=int, default=3)
+    parser.add_argument("--spares", type=int, default=0, help="so many of the nodes")
     arguments = parser.parse_args()
-    bundle, reports = make(arguments.nodes, arguments.profile, arguments.judges)
+    bundle, reports = make(arguments.nodes, arguments.profile, arguments.judges, arguments.spares)
     names = enumerate(bundle.declared.node_names)
     members = tuple(Member(name, f"127.1.{rank // 250}.{rank % 250 + 1}", 20123) for rank, name in names)
     roster = Roster(members, free_port(), "lo")
