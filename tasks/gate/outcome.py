@@ -269,7 +269,7 @@ def with_job_that_goes_on(judged: JudgedReport) -> JudgedReport:
 
 def _without_commands(context: VerdictContext, training: str) -> VerdictContext:
     """A command that takes a node away would end the training."""
-    return replace(context, site=NOWHERE, retry="", costs=(), training=training)
+    return replace(context, site=NOWHERE, retry="", training=training)
 
 
 def ended_otherwise(judged: JudgedReport, name: str) -> bool:

@@ -69,7 +69,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Item:
-    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, and what to type."""
+    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, and what to type.
+
+    `is_titled`: the title of the page says the sentence.
+    """
 
     label: str
     cause: str
@@ -79,6 +82,7 @@ class Item:
     remedy: str
     commands: tuple[str, ...]
     evidence: str
+    is_titled: bool = False
 
     @property
     def heading(self) -> str:

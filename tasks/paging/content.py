@@ -29,7 +29,8 @@ from tasks.notifiers.base import (
 from tasks.remediation.proof import engine_name
 from tasks.render.context import Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
-from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
+from tasks.render.headline import coverage_text, culprits, deciding, explanation_before, lacking, sentence
+from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.finding_table import with_anchor
 from tasks.store.base import Store
 from tasks.store.layout import html_key, logs_folder
@@ -173,7 +174,9 @@ def title_of(outcome: GateOutcome, name: str) -> str:
 def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
     """The findings that a page names, the worst first."""
     own, _ = independent(gathered(verdict.findings))
-    return tuple(_item(advice) for advice in advised(own[:ITEMS], verdict, context))
+    titled = () if context.end or verdict.answer is Answer.GO else deciding(verdict)[:1]
+    advices = advised(own[:ITEMS], verdict, context)
+    return tuple(replace(_item(advice), is_titled=advice.item in titled) for advice in advices)
 
 
 def kind_of(outcome: GateOutcome) -> PageKind:
@@ -242,9 +245,11 @@ def training_of(outcome: GateOutcome) -> str:
 def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict, context = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
-    # A command that takes a node away would end the training that an answer starts.
+    costs = context.notes
+    # A command that takes a node away would end the training that an answer starts. Only who has to decide weighs the costs.
     if page.topic is PageKind.QUESTION:
         context = replace(context, site=replace(context.site, launcher=""))
+        costs += (cost_line(context.cost),) if is_worth_showing(context.cost) else ()
     items = items_of(verdict, context)
     meaning = " ".join(
         filter(None, (explanation_before(verdict, context.failed), context.training, context.measured))
@@ -259,7 +264,7 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
         measured_s=seconds_of(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
-        costs=tuple(one_line(line, 600) for line in (*context.notes, *context.costs)),
+        costs=tuple(one_line(line, 600) for line in costs),
     )
 
 

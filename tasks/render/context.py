@@ -1,5 +1,5 @@
-"""What a page shows in addition to a verdict: where the machines are, what the verdict is based on, what a wrong decision costs,
-what such machines should reach, and the trend of this cluster's last gates, oldest first (pure).
+"""What a page shows in addition to a verdict: where the machines are, what the verdict is based on, what such machines should reach,
+and the trend of this cluster's last gates, oldest first (pure).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.findings import Group, remedy_of
 from tasks.render.remedy_commands import NOWHERE, PURPOSES, SSH, STRENGTH, RemedyContext, commands
-from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.tables import counted
 
@@ -117,8 +116,7 @@ class DecodedMatrices(Sequence[DecodedMatrix]):
 
 @dataclass(frozen=True)
 class VerdictContext:
-    """Every part may be empty. `said` are lines below the headline, such as another tool's own verdict; `costs` stand below the
-    findings: what a launch may lose and a wait costs, where hardware is to blame.
+    """Every part may be empty. `notes` are lines below the headline, such as another tool's own verdict; `cost` is for who decides.
 
     `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
     what failed although the verdict let it go on, such as the training.
@@ -136,7 +134,6 @@ class VerdictContext:
     site: RemedyContext = NOWHERE
     ledger: tuple[LedgerEntry, ...] = ()
     notes: tuple[str, ...] = ()
-    costs: tuple[str, ...] = ()
     cost: Cost | None = None
     facts: Facts | None = None
     past: GateHistory | None = None
@@ -154,7 +151,7 @@ class VerdictContext:
     @property
     def below(self) -> tuple[str, ...]:
         """The lines below the findings."""
-        return (*self.costs, *((f"To try without the failed nodes: {self.retry}",) if self.retry else ()))
+        return (f"To try without the failed nodes: {self.retry}",) if self.retry else ()
 
 
 NO_CONTEXT = VerdictContext()
@@ -176,11 +173,8 @@ def verdict_context(
     declared = report.declared
     gpus = _gpus_of_ranks(report, {node_of(finding.subject) for finding in verdict.findings})
     site = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared), gpus)
-    is_broken = any(f.cause is Cause.HARDWARE and f.level is not Level.PASS for f in verdict.findings)
-    is_broken = is_broken and not verdict.suspect_policy
-    costs = (cost_line(cost),) if is_broken and is_worth_showing(cost) else ()
     matrices = DecodedMatrices(report, policy, facts) if facts is not None else ()
-    return VerdictContext(site, ledger(report, policy, verdict), notes, costs, cost, facts, matrices=matrices)
+    return VerdictContext(site, ledger(report, policy, verdict), notes, cost, facts, matrices=matrices)
 
 
 def _gpus_of_ranks(report: Report, nodes: Collection[str]) -> dict[str, str]:

@@ -107,9 +107,8 @@ def refusal(past: PastVerdict) -> Reply:
     engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
     setup = RemedyContext(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
     items = items_of(verdict, VerdictContext(site=setup))
-    blocks = [marked(f"*{escape(line, 600)}*"), plain(" ".join(filter(None, (explanation(verdict), age))))]
-    for number, item in enumerate(items[:FINDINGS]):
-        blocks += finding_blocks(item, "" if number else line)
+    blocks = [plain(line), plain(" ".join(filter(None, (explanation(verdict), age))))]
+    blocks += [block for item in items[:FINDINGS] for block in finding_blocks(item)]
     more = len(items) - FINDINGS
     blocks += [plain(f"and {more} more findings in the report")] if more > 0 else []
     blocks.append(small_marked(" | ".join(notes)))

@@ -24,14 +24,19 @@ BLOCKS, BLOCKS_CHARACTERS = 50, 12_000
 HEADER, SECTION, CONTEXT = 150, 3000, 2000
 FALLBACK, TEXT = 300, 3500
 CODE_LINES = 30
-# Within a word they begin nothing; a colon matters before the name of an emoji alone.
-_MARK = re.compile(r"(?<!\w)[*_~`]+|[*_~`]+(?!\w)|:(?=[\w+'-]+:)")
+# Words with two colons, such as a PCI address, in which Slack may see the name of an emoji, but no times. Other marks begin nothing
+# within a word.
+_N = r"[\w.+'-]"
+_MARK = re.compile(
+    rf"(?<!{_N})(?![\w-]*:\d\d:\d\d)((?:{_N}*:){{2,}}{_N}+|{_N}*:{_N}+:)|(?<!\w)[*_~`]+|[*_~`]+(?!\w)"
+)
 
 
 def escape(text: str, most: int = SECTION) -> str:
     """One line in which `&`, `<` and `>` are written out, and no sign begins bold, italics, code or an emoji."""
-    # Slack has no escape for its own marks: a word joiner beside one keeps it from being the edge of anything.
-    return entities(_MARK.sub(lambda match: f"\u2060{match.group()}\u2060", one_line(text, most)))
+    # Slack has no escape for its own marks: a word joiner beside one keeps it from being the edge of anything. What people copy is
+    # shown as code instead, in which there is nothing else.
+    return entities(_MARK.sub(lambda m: f"`{m[1]}`" if m[1] else f"\u2060{m[0]}\u2060", one_line(text, most)))
 
 
 def entities(text: str) -> str:

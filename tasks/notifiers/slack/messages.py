@@ -139,7 +139,7 @@ def notification_message(page: Notification) -> Message:
     """The run's message in its final state, or with its question."""
     line = first_line(page)
     blocks = [header(line)]
-    blocks += [plain(one_line(page.title, 600))] if len(line) > HEADER else []
+    blocks += [plain(one_line(page.title, 1200))] if len(line) > HEADER else []
     about = escape(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}")
     blocks.append(small_marked(f"{about}, measured {when(page.measured_s)}" if page.measured_s else about))
     blocks += [plain(str(page.answer))] if page.answer else []
@@ -147,8 +147,7 @@ def notification_message(page: Notification) -> Message:
         plain(value if key == MEANING else f"{key}: {value}") for key, value in page.facts if key in FIRST
     ]
     blocks += [] if page.items or page.facts or not page.text else [plain(page.text)]
-    for number, item in enumerate(page.items[:ITEMS_SHOWN]):
-        blocks += finding_blocks(item, "" if number else line)
+    blocks += [block for item in page.items[:ITEMS_SHOWN] for block in finding_blocks(item)]
     more = len(page.items) + page.more_items - ITEMS_SHOWN
     blocks += (
         [small(f"and {counted(more, 'more finding')}: see the thread and the report")] if more > 0 else []
@@ -166,7 +165,7 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     """
     line = first_line(page)
     called = f"{mention(ids)} " if ids else ""
-    blocks = [marked(f"{called}*{escape(line)}*")]
+    blocks = [*([marked(mention(ids))] if ids else []), plain(line)]
     first = page.items[0] if page.items else None
     if page.question is not None:
         blocks.append(marked(f"Answer in the message above by {_by(page.question)}"))
@@ -184,7 +183,7 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
 
 def more_message(page: Notification) -> Message | None:
     """The findings for which the run's message has no room, for its thread; None if there are none."""
-    blocks = [block for item in page.items[ITEMS_SHOWN:] for block in finding_blocks(item, "")]
+    blocks = [block for item in page.items[ITEMS_SHOWN:] for block in finding_blocks(item)]
     if not blocks:
         return None
     blocks += (
@@ -202,10 +201,9 @@ def answer_message(answer: AnswerLine) -> Message:
     return Message(escape(line, FALLBACK), [marked(markup)])
 
 
-def finding_blocks(item: Item, title: str) -> list[Block]:
+def finding_blocks(item: Item) -> list[Block]:
     """A finding with its remedy, the commands to type, and its evidence. What the title says already is not repeated."""
-    is_known = bool(item.sentence) and item.sentence in title
-    text = f"{item.heading}: {item.where} ({item.check})" if is_known else str(item)
+    text = f"{item.heading}: {item.where} ({item.check})" if item.is_titled else str(item)
     text += f"\nDo: {item.remedy}" if item.remedy else ""
     blocks = [plain(text)]
     blocks += [code("\n".join(item.commands))] if item.commands else []

@@ -16,18 +16,12 @@ def is_worth_showing(cost: Cost | None) -> TypeGuard[Cost]:
 
 
 def cost_line(cost: Cost) -> str:
-    """What launching anyway may lose and what waiting costs, in one sentence: in US dollars where the price is known."""
+    """What launching anyway may lose, in US dollars where the price is known, and how long a replacement takes, in one sentence."""
     over = f"of a {cost.horizon_hours:g} h job" if cost.length_known else "in its first 24 h"
     at = f" ({cost.price.where})" if cost.price is not None and cost.price.where else ""
-    return (
-        f"Starting the training anyway may lose {_amount(cost, cost.launching)} {over}; "
-        f"waiting for a replacement costs {_amount(cost, cost.waiting)}{at}."
-    )
-
-
-def _amount(cost: Cost, span: ValueSpan) -> str:
-    usd = cost.usd_per_unit_hour
-    return _span(span, cost.unit) if usd is None else _span(span.scaled(usd), "USD")
+    usd, hours = cost.usd_per_unit_hour, _span(cost.waiting.scaled(1 / cost.units), "h")
+    loss = _span(cost.launching, cost.unit) if usd is None else _span(cost.launching.scaled(usd), "USD")
+    return f"Starting the training anyway may lose {loss} {over}{at}; a replacement of a node takes {hours}."
 
 
 def _span(span: ValueSpan, unit: str) -> str:

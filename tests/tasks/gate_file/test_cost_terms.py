@@ -9,15 +9,16 @@ from pathlib import Path
 from checks.facts.prices import Purchase
 from checks.judge.cost.cost import NOTHING_SAID, Cost, CostTerms
 from checks.model import Cause, Declared, Finding, Level, Report
+from tasks.gate.outcome import JudgedReport
 from tasks.gate_file.cost_terms import cost_json, cost_of
+from tasks.notifiers.base import PageKind
+from tasks.paging import content
 from tasks.render.context import verdict_context
-from tasks.render.html import html
-from tasks.render.markdown import markdown
-from tasks.render.terminal import terminal
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, verdict_of
 from tests.tasks.gate_file.gate_files import opened
+from tests.tasks.notifiers.means import page
 
 BROKEN = Finding(Level.FAIL, Cause.HARDWARE, "gpu.ecc", "node-1", "dram_uncorrected_volatile: GPU 1 is 3")
 P5: Report = replace(healthy(), declared=Declared("p5.48xlarge", 32, 8, 8))
@@ -34,11 +35,11 @@ def test_the_line_says_what_is_lost_and_what_a_wait_costs() -> None:
     unknown = replace(P5, declared=Declared("p6e-gb200.36xlarge", 32, 8, 8))
 
     assert cost_line(_cost(terms)) == (
-        "Starting the training anyway may lose 1,100 to 3,170 USD of a 72 h job; "
-        "waiting for a replacement costs 110 USD (price of the US regions)."
+        "Starting the training anyway may lose 1,100 to 3,170 USD of a 72 h job (price of the US regions); "
+        "a replacement of a node takes 0.0625 h."
     )
     assert cost_line(cost_of(unknown, VERDICT, terms)) == (
-        "Starting the training anyway may lose 160 to 461 GPU-hours of a 72 h job; waiting for a replacement costs 16 GPU-hours."
+        "Starting the training anyway may lose 160 to 461 GPU-hours of a 72 h job; a replacement of a node takes 0.0625 h."
     )
 
 
@@ -48,8 +49,8 @@ def test_the_line_says_of_which_region_the_price_is() -> None:
     declared = _cost(CostTerms(hours=72, usd_per_node_hour=10.0))
     unknown = replace(P5, declared=Declared("p6e-gb200.36xlarge", 32, 4, 4))
 
-    assert cost_line(_cost(CostTerms(hours=72))).endswith(" USD (price of the US regions).")
-    assert cost_line(west).endswith(" USD (price of us-west-2).")
+    assert " USD of a 72 h job (price of the US regions); " in cost_line(_cost(CostTerms(hours=72)))
+    assert " USD of a 72 h job (price of us-west-2); " in cost_line(west)
     assert "price of" not in cost_line(declared)
     assert "price of" not in cost_line(cost_of(unknown, VERDICT, CostTerms(hours=1)))
 
@@ -80,20 +81,14 @@ def test_a_gate_file_says_length_interval_and_price(tmp_path: Path) -> None:
     assert CostTerms(72, 0.5, 2, 40) == opened(write_gate(tmp_path, more=f"{training}\n{cost}")).terms
 
 
-def test_pages_have_the_cost_below_the_findings_where_hardware_is_to_blame() -> None:
-    """Nobody replaces a node whose clock is wrong, or of which evidence is missing."""
-    made = _cost(CostTerms(hours=72))
-    clean = cost_of(P5, verdict_of(healthy()), CostTerms(hours=72))
-    context = verdict_context(P5, POLICY, VERDICT, cost=made)
+def test_who_decides_is_told_the_cost_and_nobody_else() -> None:
+    """Of a broken node on a page that asks nothing, a cost helps nobody."""
+    context = verdict_context(P5, POLICY, VERDICT, cost=_cost(CostTerms(hours=72)))
+    judged = JudgedReport(P5, VERDICT, context=context)
 
-    assert ((), (cost_line(made),)) == (context.notes, context.costs)
-    assert () == verdict_context(P5, POLICY, VERDICT, cost=clean).costs
-    for cause in (Cause.CONFIGURATION, Cause.EVIDENCE):
-        other = replace(VERDICT, findings=(replace(BROKEN, cause=cause),))
-        assert () == verdict_context(P5, POLICY, other, cost=made).costs
-    for page in (html, markdown, terminal):
-        text = page(P5, VERDICT, "p5", context=context)
-        assert 0 < text.rindex("uncorrected") < text.index("Starting the training anyway")
+    for topic, is_shown in ((PageKind.QUESTION, True), (PageKind.REFUSED, False)):
+        costs = content._judged(page(topic), judged).costs
+        assert is_shown == any("may lose" in line for line in costs)
 
 
 def test_the_document_has_every_key_whatever_is_known() -> None:

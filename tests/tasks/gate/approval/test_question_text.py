@@ -43,7 +43,7 @@ def test_both_answers_have_a_cost_where_it_is_known() -> None:
     (said,) = paragraphs(JudgedReport(report, verdict, context=context))[4:]
 
     assert "Starting the training anyway may lose" in said
-    assert "waiting for a replacement costs" in said
+    assert "a replacement of a node takes" in said
 
 
 def test_many_findings_are_counted_and_hostile_ones_are_inert() -> None:

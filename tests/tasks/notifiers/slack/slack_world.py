@@ -26,7 +26,7 @@ COMMAND = "aws sagemaker update-training-job --training-job-name p5-1-check-1 --
 BROKEN = "node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed"
 ADVICE = f"Replace the node. {PURPOSES['sagemaker']}"
 OUTPUT = "Memory: Fail\nGPU 5: error in 0x7f"
-ITEM = Item("FAIL", "HARDWARE", "ip-10-0-3-7", "dcgm.diag", BROKEN, ADVICE, (COMMAND,), OUTPUT)
+ITEM = Item("FAIL", "HARDWARE", "ip-10-0-3-7", "dcgm.diag", BROKEN, ADVICE, (COMMAND,), OUTPUT, True)
 RUN = "http://127.0.0.1:4200/runs/flow-run/1"
 
 
@@ -49,12 +49,11 @@ REFUSED = Notification(
     culprits=("ip-10-0-3-7",),
     items=(ITEM,),
     facts=facts("1 of 4 nodes failed a check; the fault is in the hardware of ip-10-0-3-7. Training was not started."),
-    costs=("Starting the training anyway may lose 12 node-hours in its first 24 h; waiting for a replacement costs 3 node-hours.",),
     links=(Link("run in Prefect", RUN), Link("logs", "s3://bucket/gates/p5-1/logs")),
     measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
-    REFUSED, title="GO p5-prod: 4 of 4 nodes", topic=PageKind.GO, items=(), costs=(), culprits=(),
+    REFUSED, title="GO p5-prod: 4 of 4 nodes", topic=PageKind.GO, items=(), culprits=(),
     facts=facts("PASS: every required check ran and met the policy."),
 )  # fmt: skip
 READ_LOG = "See whether the node is up, read its log (a gate keeps it in logs/ beside the report), then run the gate again."
@@ -66,10 +65,9 @@ CANNOT_TELL = replace(
     facts=facts(
         "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.", 3
     ),
-    costs=(),
     audience=Audience.OWNER,
     culprits=(),
-    items=(Item("CANNOT TELL", "EVIDENCE", "node-3", "report", LOST, READ_LOG, (), ""),),
+    items=(Item("CANNOT TELL", "EVIDENCE", "node-3", "report", LOST, READ_LOG, (), "", True),),
 )
 ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, RUN)
 DOUBT = "node-2 has a clock that is not synchronised"
@@ -80,7 +78,10 @@ QUESTION = replace(
     facts=facts("There are warnings, and the policy leaves the decision to a person."),
     audience=Audience.OWNER,
     question=ASKED,
-    items=(Item("WARN", "CONFIGURATION", "node-2", "system.clock", DOUBT, "Start chronyd.", (), ""),),
+    costs=(
+        "Starting the training anyway may lose 12 node-hours in its first 24 h; a replacement of a node takes 1 to 3 h.",
+    ),
+    items=(Item("WARN", "CONFIGURATION", "node-2", "system.clock", DOUBT, "Start chronyd.", (), "", True),),
 )
 STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report", 14, 27, 80.0)
 

@@ -31,7 +31,9 @@ from tests.tasks.sessions import answer
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "slack"
 OVERRIDING = replace(ASKED, override=True)
 WITHHELD = (replace(ITEM, remedy="Replace the node.", commands=()),)
-OVERRIDE = replace(REFUSED, topic=PageKind.QUESTION, question=OVERRIDING, items=WITHHELD)
+OVERRIDE = replace(
+    REFUSED, topic=PageKind.QUESTION, question=OVERRIDING, items=WITHHELD, costs=QUESTION.costs
+)
 CONSOLE = "<https://console.aws.amazon.com/s3/object/bucket?prefix=gates/p5-1/report.html"
 HOSTILE = (
     "<!channel> <@U1> *bold* _it_ ~no~ `code` :fire: <http://evil|x> http://evil.example & ```\x1b[31m\u202e"
@@ -114,7 +116,7 @@ def test_the_messages_are_what_the_golden_files_say(name: str, messages: list[Me
 
 def item(number: int, **more: Any) -> Item:
     """A finding of its own node."""
-    return replace(ITEM, where=f"node-{number}", **more)
+    return replace(ITEM, where=f"node-{number}", is_titled=False, **more)
 
 
 @pytest.mark.parametrize(
@@ -199,10 +201,10 @@ def test_hostile_text_is_inert() -> None:
 
 
 def test_text_for_markup_is_escaped() -> None:
-    """The three signs that Slack names are written out; its own marks are no longer at a word's edge."""
+    """The three signs that Slack names are written out; its own marks are at no word's edge, and addresses stay as they are."""
     assert escape("a & <b>") == "a &amp; &lt;b&gt;"
-    marks = "\u2060*\u2060x\u2060*\u2060 snake_case 12:30 \u2060:\u2060fire:"
-    assert escape("*x* snake_case 12:30 :fire:") == marks
+    marks = "\u2060*\u2060x\u2060*\u2060 snake_case 12:30 `:fire:` (`0000:ca:00.0`): `a:b:` x"
+    assert escape("*x* snake_case 12:30 :fire: (0000:ca:00.0): a:b: x") == marks
     assert link("a|b>", "https://x/?a=1&b=<|>") == "<https://x/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
 
 
