@@ -1,4 +1,4 @@
-"""The verdict as JUnit XML: one test case per check and subject (pure).
+"""The verdict as JUnit XML: one test case per check and subject, and one per check for all subjects that pass it (pure).
 
 A FAIL is a <failure>; one because of missing evidence is an <error>; a check that was skipped, or could not be measured for
 an accepted reason, is <skipped>. A WARN passes with its text in <system-out> if the policy lets it through.
@@ -7,8 +7,10 @@ an accepted reason, is <skipped>. A WARN passes with its text in <system-out> if
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from xml.etree import ElementTree as xml
 
+from checks.judge.rules.wording import subjects_text
 from checks.model import CLUSTER, Answer, Cause, Finding, Level, Observation, Outcome, Report, Verdict
 from checks.model_details import Images
 from tasks.render.context import NO_CONTEXT, VerdictContext, advised
@@ -29,12 +31,19 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     if report:
         suite.set("timestamp", one_line(report.measured_at, 64))
     suite.append(_properties(report, verdict, text, context))
+    passed: dict[str, list[Observation]] = defaultdict(list)
     # What nobody measured has a finding of its own.
     for check, subject in dict.fromkeys([*((check, CLUSTER) for check in skipped), *results, *findings]):
         skip = skipped.get(check, "") if subject == CLUSTER else ""
-        suite.append(
-            _case(check, subject, skip, findings.get((check, subject), []), results, verdict, context)
-        )
+        found, result = findings.get((check, subject), []), results.get((check, subject))
+        if result is not None and result.outcome is Outcome.MEASURED and not found and not skip:
+            passed[check].append(result)
+        else:
+            suite.append(_case(check, subject, skip, found, result, verdict, context))
+    for check, all_results in passed.items():
+        result = replace(all_results[0], seconds=sum(each.seconds for each in all_results))
+        subjects = subjects_text([each.subject for each in all_results])
+        suite.append(_case(check, subjects, "", [], result, verdict, context))
     if context.failed:
         case = xml.SubElement(suite, "testcase", classname="gate", name="training", time="0.000")
         xml.SubElement(case, "failure", type="training", message=one_line(context.failed, 900))
@@ -48,11 +57,10 @@ def _case(
     subject: str,
     skip: str,
     findings: list[Finding],
-    observations: dict[tuple[str, str], Observation],
+    observation: Observation | None,
     verdict: Verdict,
     context: VerdictContext,
 ) -> xml.Element:
-    observation = observations.get((check, subject))
     case = xml.Element("testcase", classname=one_line(check, 200), name=one_line(subject, 200))
     case.set("time", f"{observation.seconds:.3f}" if observation else "0.000")
     worst = findings[0] if findings else None

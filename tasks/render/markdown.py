@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from checks.model import Report, Verdict
@@ -19,7 +20,7 @@ from tasks.render.headline import (
 from tasks.render.views.nodes import State, check_lines, left_out, node_lines
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.text.inert import clean, one_line
-from tasks.text.tables import Table, table
+from tasks.text.tables import Table, counted, table
 
 FINDINGS, NODES, SUSPECTS, EVIDENCE = 30, 50, 6, 1200
 HEAD = ("Level", "Cause", "Subject", "Check", "Message")
@@ -102,7 +103,7 @@ def _findings(verdict: Verdict, context: VerdictContext) -> list[str]:
         )
         for advice in all_advice
     ]
-    blocks = ["## Findings", _table(table(HEAD, table_rows))]
+    blocks = ["## Findings", *_table(table(HEAD, table_rows))]
     blocks += [f"{len(own) - FINDINGS} more findings are in the report."] if len(own) > FINDINGS else []
     blocks += dict.fromkeys(block for advice in all_advice for block in _detail(advice))
     if caused:
@@ -132,21 +133,22 @@ def _culprit(context: VerdictContext) -> list[str]:
         return []
     if is_quiet(context.matrices):
         return [f"Pair tests: {escape(said_of(context.matrices)).lower()}."]
-    blocks = ["## Suspects", f"{escape(said_of(context.matrices))}."]
     suspects = suspects_table(context.matrices, SUSPECTS)
-    blocks += [_table(suspects)] if suspects.body else []
+    blocks = ["## Suspects", f"{escape(said_of(context.matrices))}.", *_table(suspects)]
     blocks += [f"{suspects.hidden} more suspects are in the report."] if suspects.hidden else []
-    return [*blocks, _table(matrices_table(context.matrices))]
+    return [*blocks, *_table(matrices_table(context.matrices))]
 
 
 def _nodes(report: Report, verdict: Verdict) -> list[str]:
+    lines = node_lines(report, verdict)
     node_rows = [
         (f"{line.state.sign} {line.state.label}", line.name, str(line.rank if line.rank is not None else ""), str(line.findings))
-        for line in node_lines(report, verdict)
+        for line in lines if line.state is not State.PASS or line.is_cluster
     ]  # fmt: skip
     nodes = table(("Verdict", "Node", "Node index", "Findings"), node_rows, NODES)
-    more = f"{nodes.hidden} more nodes, none worse, are in the report."
-    return ["## Nodes", _table(nodes), *([more] if nodes.hidden else [])]
+    more = [f"{nodes.hidden} more nodes, none worse, are in the report."] if nodes.hidden else []
+    passed = counted(len(lines) - len(node_rows), "node")
+    return ["## Nodes", *_table(nodes), *more, f"Passed: {passed}."]
 
 
 def _checks(report: Report, verdict: Verdict) -> list[str]:
@@ -154,15 +156,18 @@ def _checks(report: Report, verdict: Verdict) -> list[str]:
     check_rows = [
         (f"{line.state.sign} {line.state.label}", line.planned.check, line.planned.scope.value, line.coverage)
         for line in lines
-        if line.planned.skip is None or line.state is not State.SKIPPED
+        if line.state is not State.PASS and (line.planned.skip is None or line.state is not State.SKIPPED)
     ]
-    blocks = ["## Checks", _table(table(("Verdict", "Check", "Measured on each", "Observed"), check_rows))]
-    return blocks + [
+    head = ("Verdict", "Check", "Measured on each", "Observed")
+    families = Counter(line.planned.check.partition(".")[0] for line in lines if line.state is State.PASS)
+    passed = ", ".join(f"{escape(family)} {count}" for family, count in families.items())
+    return ["## Checks", *_table(table(head, check_rows)), f"Passed checks: {passed or 'none'}."] + [
         f"Not run, {escape(reason)}: {', '.join(escape(name) for name in names)}."
         for reason, names in left_out(lines)
     ]
 
 
-def _table(cells: Table) -> str:
+def _table(cells: Table) -> list[str]:
+    """The table as a block; none where it has no line."""
     lines = [cells.head, tuple("---" for _ in cells.head), *(tuple(map(escape, line)) for line in cells.body)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return ["\n".join("| " + " | ".join(line) + " |" for line in lines)] if cells.body else []
