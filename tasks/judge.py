@@ -37,7 +37,7 @@ from tasks.render.headline import measured_before
 from tasks.render.remedy_commands import engine_of
 from tasks.store import records
 from tasks.store.base import StoreError
-from tasks.store.layout import attempt_report_key, pass_key, report_key
+from tasks.store.layout import attempt_report_key, logs_folder, pass_key, report_key
 from tasks.store.records import judged_report
 
 NOWHERE = (
@@ -75,9 +75,11 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     judged_at = _judged_before(session) if report_digest else None
     age = measured_before(judged_at or time.time(), seconds_of(report.measured_at))
     retry = retry_command(session, verdict, extra.site.engine_nodes)
-    images = _images(session, report)
+    logs = session.context.store.location(logs_folder(session.gate_id, session.checking))
+    may_start = session.launches and verdict.answer is Answer.GO
+    extra = replace(extra, site=replace(extra.site, logs=logs), images=_images(session, report), measured=age)
     return JudgedReport(
-        report, verdict, context=replace(extra, images=images, doubts=doubts, measured=age, retry=retry)
+        report, verdict, context=replace(extra, doubts=doubts, retry=retry, may_start=may_start)
     )
 
 

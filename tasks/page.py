@@ -37,6 +37,7 @@ from tasks.paging.content import (
     cancelled_page,
     finish_page,
     kind_of,
+    new_page,
     page_of,
     question_of,
     severity_of,
@@ -167,14 +168,10 @@ def _notification_of(session: Session, outcome: GateOutcome) -> Notification:
 
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:
-    gate = session.context.gate
     reason = redacted(f"the rest of this notification could not be made: {type(error).__name__}: {error}")
     LOG.error("%s", reason)
     text = f"{reason}. The store has the report and the verdict, if there are any.\nGate: {gate_id}"
-    return Notification(
-        gate_id, gate.cluster.name, title, text, "",
-        gate=gate.name, audience=Audience.OWNER, severity=Severity.ERROR,
-    )  # fmt: skip
+    return replace(new_page(session.context, gate_id, title, PageKind.REFUSED), text=text)
 
 
 def notify_run(
@@ -189,19 +186,11 @@ def notify_run(
     if not context.store.put_if_absent(key, claim) and not _left(context, key, claim):
         return None
     gate = context.gate
-    page = Notification(
-        gate_id or f"{gate.name}-run-{flow_run_id[:8]}",
-        gate.cluster.name,
-        f"gate {gate.name}: {sentence}",
-        "",
-        "",
-        gate=gate.name,
-        topic=topic,
-        audience=Audience.OWNER,
-        severity=Severity.ERROR if topic is PageKind.CRASHED else Severity.WARNING,
-        facts=(("gate file", os.path.abspath(context.file)), ("flow run", flow_run_id)),
-        links=run_links(flow_run_id),
-    )
+    page_id = gate_id or f"{gate.name}-run-{flow_run_id[:8]}"
+    page = new_page(context, page_id, f"gate {gate.name}: {sentence}", topic)
+    severity = Severity.ERROR if topic is PageKind.CRASHED else Severity.WARNING
+    facts = (("gate file", os.path.abspath(context.file)), ("flow run", flow_run_id))
+    page = replace(page, severity=severity, facts=facts, links=run_links(flow_run_id))
     where = deliver(gate.notify, context.store, finish_page(page, sentence)).where
     context.store.put(key, dump_plain({"at": time.time(), "sent": bool(where)}))
     return where

@@ -36,11 +36,10 @@ TRAINING_FAILED = (
     "No node is blamed, because the checks had passed. Read the training's log and tell its owner. If you suspect a node, run the "
     "gate again with --check-only."
 )
-# The sentence stands above remedies that would end the training.
-STARTED_ANYWAY = (
-    "The training was started all the same. What is to be done about its nodes waits until it has ended."
-)
-LEFT_OUT = "The job goes on without the nodes that failed, and keeps them. What is to be done about them waits until it has ended."
+# The sentences stand above remedies that would end the training, and before each of them.
+RUNS_ANYWAY = "The training was started all the same. To restart or drain one of its nodes would end it."
+LEFT_OUT = "The job goes on without the nodes that failed, and keeps them. To restart or drain one of its nodes may end it."
+AFTER_TRAINING = "When the training has ended:"
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
 MOST_LOGS, LOG_CHARACTERS = 128, 32 * 1024
@@ -247,29 +246,28 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
         return outcome
     failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
     end = end_mark(outcome.decision, outcome.ending)
+    state = outcome.training.state if outcome.training is not None else None
     context = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
     if end is None and outcome.decision in (Decision.OBSERVED, Decision.OVERRIDDEN):
-        context = _without_commands(context, STARTED_ANYWAY if outcome.training else "")
-    if (
-        outcome.ending is Ending.JOB_FAILED
-        and outcome.judged.verdict.answer is not Answer.NO_GO
-        and outcome.training is not None
-        and outcome.training.state is JobState.FAILED
-    ):
+        runs = state is not None and not state.final
+        context = _while_training(context, RUNS_ANYWAY if runs else "")
+    had_passed = outcome.judged.verdict.answer is not Answer.NO_GO
+    if outcome.ending is Ending.JOB_FAILED and state is JobState.FAILED and had_passed:
         context = replace(context, training=TRAINING_FAILED)
     if context.past is not None:
         context = replace(context, past=context.past.ended(end))
-    return replace(outcome, judged=replace(outcome.judged, context=context))
+    return replace(outcome, judged=replace(outcome.judged, context=replace(context, may_start=False)))
 
 
 def with_job_that_goes_on(judged: JudgedReport) -> JudgedReport:
     """A refusal after which its job trains on the nodes that are left."""
-    return replace(judged, context=_without_commands(judged.context, LEFT_OUT))
+    return replace(judged, context=replace(_while_training(judged.context, LEFT_OUT), may_start=False))
 
 
-def _without_commands(context: VerdictContext, training: str) -> VerdictContext:
-    """A command that takes a node away would end the training."""
-    return replace(context, site=NOWHERE, retry="", training=training)
+def _while_training(context: VerdictContext, sentence: str) -> VerdictContext:
+    """What is shown while a training runs, as the sentence says: a command that takes a node away would end it."""
+    site = replace(NOWHERE, after=AFTER_TRAINING if sentence else "")
+    return replace(context, site=site, retry="", training=sentence)
 
 
 def ended_otherwise(judged: JudgedReport, name: str) -> bool:

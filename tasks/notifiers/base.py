@@ -9,14 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from checks.model import ANSWER_WORDS, Answer
 from tasks.store.base import Store
 
-CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
 # How a message begins whose machines may still cost money.
 PAID = "MACHINES MAY STILL BE BILLED"
 # The fact that says what an answer means for the machines.
 MEANING = "what it means"
+SAME = "the same as no answer"
 
 
 class NotifyError(Exception):
@@ -69,12 +68,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Item:
-    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, and what to type.
+    """Findings that say one thing of `where` (names): a heading such as "FAIL HARDWARE", the whole sentence, and what to type.
 
     `is_titled`: the title of the page says the sentence.
     """
 
-    label: str
+    heading: str
     cause: str
     where: str
     check: str
@@ -83,11 +82,6 @@ class Item:
     commands: tuple[str, ...]
     evidence: str
     is_titled: bool = False
-
-    @property
-    def heading(self) -> str:
-        """Such as "FAIL HARDWARE"; the cause of CANNOT TELL is always missing evidence."""
-        return self.label if self.label == CANNOT_TELL else f"{self.label} {self.cause}"
 
     def __str__(self) -> str:
         """Such as "FAIL HARDWARE: node-1, rank 3 computes wrong sums"."""
@@ -109,6 +103,34 @@ class PendingQuestion:
     url: str
     by_slack: bool = True
     repair: str = ""
+
+    @property
+    def prompt(self) -> str:
+        """What is asked."""
+        if self.repair:
+            return f"Allow this: {self.repair}?"
+        return f"Start the training {'against this verdict' if self.override else 'despite these warnings'}?"
+
+    @property
+    def default(self) -> str:
+        """What follows from no answer."""
+        return (
+            "nothing more is done to the node"
+            if self.repair
+            else "the training is not started, and the gate ends"
+        )
+
+    @property
+    def choices(self) -> tuple[tuple[str, str], ...]:
+        """The answers, and what follows from each."""
+        if self.repair:
+            return ("Leave the machine as it is", SAME), (
+                "Allow it",
+                "it is done once, then the node is tested",
+            )
+        launch = "OVERRIDE: launch anyway" if self.override else "Launch anyway"
+        start = (launch, "the training starts now on these nodes, and your name and reason are recorded")
+        return ("Do not launch", SAME), start, ("Check again", "all checks run once more, and decide anew")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from tasks.remediation.proof import engine_name
 from tasks.render.context import Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, deciding, explanation_before, lacking, sentence
-from tasks.render.views.cost import cost_line, is_worth_showing
+from tasks.render.views.cost import cost_line
 from tasks.render.views.finding_table import with_anchor
 from tasks.store.base import Store
 from tasks.store.layout import html_key, logs_folder
@@ -54,16 +54,13 @@ SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 def page_of(session: Session, outcome: GateOutcome, links: tuple[Link, ...] = ()) -> Notification:
     """The notification about a gate's end; `links` are more places to look at."""
     judged, page = outcome.judged, _about_end(session.context, outcome, links)
-    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(page.topic))
     ran = outcome.training is not None
+    training = f"Training: {training_of(outcome)}." if ran else ""
+    page = _judged(page, judged, training) if judged else replace(page, facts=_meaning(page.topic, training))
     retry = judged.context.retry if judged is not None else ""
     facts = (
         *((PAID, text) for text in session.unreleased),
-        *(
-            (("training", training_of(outcome)), ("placement", str(outcome.placement or session.placed)))
-            if ran
-            else ()
-        ),
+        *((("placement", str(outcome.placement or session.placed)),) if ran else ()),
         *((("to try without the failed nodes", retry),) if retry and page.topic is PageKind.REFUSED else ()),
         # Also where that file is, and the report of a store that is a folder.
         ("gate file", f"{os.path.abspath(session.context.file)} on {session.renewal.lease.owner.host}"),
@@ -86,12 +83,19 @@ def cancelled_page(context: GateContext, outcome: GateOutcome, links: tuple[Link
 
 
 def _about_end(context: GateContext, outcome: GateOutcome, links: tuple[Link, ...]) -> Notification:
-    gate, ending = context.gate, kind_of(outcome)
-    return Notification(
-        outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
-        gate=gate.name, topic=ending, audience=audience_of(outcome, ending), severity=severity_of(outcome, ending),
-        links=(*links, *_store_links(context.store, outcome)),
-    )  # fmt: skip
+    ending, title = kind_of(outcome), title_of(outcome, context.gate.name)
+    url = _address(outcome.html or "", outcome.judged)
+    base = new_page(context, outcome.gate_id, title, ending, url)
+    audience, severity = audience_of(outcome, ending), severity_of(outcome, ending)
+    links = (*links, *_store_links(context.store, outcome))
+    return replace(base, audience=audience, severity=severity, links=links)
+
+
+def new_page(context: GateContext, gate_id: str, title: str, topic: PageKind, url: str = "") -> Notification:
+    """A notification for the gate's owner about an error, which has a title and an address alone."""
+    gate = context.gate
+    page = Notification(gate_id, gate.cluster.name, title, "", url, gate=gate.name, topic=topic)
+    return replace(page, audience=Audience.OWNER)
 
 
 def _address(page: str, judged: JudgedReport | None) -> str:
@@ -102,20 +106,10 @@ def question_of(
     session: Session, judged: JudgedReport, question: PendingQuestion, text: str, links: tuple[Link, ...]
 ) -> Notification:
     """The notification that asks for an answer; `text` is the line that says by when and where."""
-    gate = session.context.gate
-    base = Notification(
-        session.gate_id,
-        gate.cluster.name,
-        text,
-        "",
-        _address(session.context.store.location(html_key(session.gate_id)), judged),
-        gate=gate.name,
-        topic=PageKind.QUESTION,
-        audience=Audience.OWNER,
-        severity=Severity.ERROR if question.override else Severity.WARNING,
-        links=links,
-        question=question,
-    )
+    url = _address(session.context.store.location(html_key(session.gate_id)), judged)
+    base = new_page(session.context, session.gate_id, text, PageKind.QUESTION, url)
+    severity = Severity.ERROR if question.override else Severity.WARNING
+    base = replace(base, severity=severity, links=links, question=question)
     return finish_page(_judged(base, judged), text)
 
 
@@ -147,9 +141,7 @@ def finish_page(page: Notification, reason: str) -> Notification:
     is_repair = page.topic is PageKind.REPAIR or (page.question is not None and bool(page.question.repair))
     report = [] if is_repair and not page.url else [("report", page.url or "none was written")]
     places = [*report, *((link.text, link.url) for link in page.links)]
-    facts = [
-        (key, value) for key, value in (*places, *page.facts, ("gate id", page.gate_id)) if key != MEANING
-    ]
+    facts = [fact for fact in (*places, *page.facts, ("gate id", page.gate_id)) if fact[0] != MEANING]
     lines += ["", *(f"{key[:1].upper()}{key[1:]}: {value}" for key, value in facts)]
     return replace(page, text="\n".join(lines).strip("\n"))
 
@@ -162,8 +154,9 @@ def _how_to_answer(question: PendingQuestion) -> str:
     if not places:
         return "Nobody may answer: [approval] of the gate file names nobody."
     until = datetime.fromtimestamp(question.deadline, UTC).strftime("%H:%M UTC")
-    late = "nothing more is done to the node" if question.repair else "the training is not started"
-    return f"Answer {' or '.join(places)} by {until}. Without an answer by then, {late}."
+    lines = [f"  {label}: {effect}." for label, effect in question.choices]
+    how = f"{question.prompt} Answer {' or '.join(places)} by {until}. Without an answer by then, {question.default}."
+    return "\n".join([how, *lines])
 
 
 def title_of(outcome: GateOutcome, name: str) -> str:
@@ -242,18 +235,17 @@ def training_of(outcome: GateOutcome) -> str:
     return "none was to be started" if outcome.decision is Decision.PASSED else "it was not started"
 
 
-def _judged(page: Notification, judged: JudgedReport) -> Notification:
+def _judged(page: Notification, judged: JudgedReport, training: str = "") -> Notification:
     verdict, context = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
     costs = context.notes
     # A command that takes a node away would end the training that an answer starts. Only who has to decide weighs the costs.
     if page.topic is PageKind.QUESTION:
         context = replace(context, site=replace(context.site, launcher=""))
-        costs += (cost_line(context.cost),) if is_worth_showing(context.cost) else ()
+        costs += (cost_line(context.cost),)
     items = items_of(verdict, context)
-    meaning = " ".join(
-        filter(None, (explanation_before(verdict, context.failed), context.training, context.measured))
-    )
+    texts = (explanation_before(verdict, context.failed), context.about_training, training, context.measured)
+    meaning = " ".join(filter(None, texts))
     also = (("left out", f"{followed(caused)}; the report has them"),) if caused else ()
     facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)), *also)
     return replace(
@@ -264,11 +256,11 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
         measured_s=seconds_of(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
-        costs=tuple(one_line(line, 600) for line in costs),
+        costs=tuple(one_line(line, 600) for line in costs if line),
     )
 
 
-def _meaning(ending: PageKind) -> tuple[tuple[str, str], ...]:
+def _meaning(ending: PageKind, training: str) -> tuple[tuple[str, str], ...]:
     """What the end means if nothing was judged."""
     meanings = {
         PageKind.CANNOT_TELL: "The gate cannot tell: evidence is missing. This does not mean that any machine is broken.",
@@ -276,16 +268,17 @@ def _meaning(ending: PageKind) -> tuple[tuple[str, str], ...]:
         "This does not mean that any machine is broken. Run the gate again later.",
         PageKind.REJECTED: "No machine was tested: the request cannot run. Correct it, then run the gate again.",
     }
-    return ((MEANING, meanings[ending]),) if ending in meanings else ()
+    text = " ".join(filter(None, (meanings.get(ending), training)))
+    return ((MEANING, text),) if text else ()
 
 
 def _item(advice: Advised) -> Item:
     item = advice.item
     # A secret that a cut went through would not be known any more.
-    evidence = excerpt(redacted(clean(item.evidence[0][1])), EVIDENCE) if item.evidence else ""
+    proof = excerpt(redacted(clean(item.evidence[0][1])), EVIDENCE) if item.evidence else ""
     text = one_line(sentence(item, names=True), 900)
     remedy = one_line(advice.remedy, 600)
-    return Item(item.label, item.cause.value, item.names, item.where, text, remedy, advice.commands, evidence)
+    return Item(item.heading, item.cause.value, item.names, item.where, text, remedy, advice.commands, proof)
 
 
 def _store_links(store: Store, outcome: GateOutcome) -> tuple[Link, ...]:

@@ -29,10 +29,11 @@ from tasks.gate.question import (
     read_answer,
     read_question,
 )
-from tasks.machines.base import Machine, Rung, ServiceState
+from tasks.machines.base import REPAIRS, Machine, Rung, ServiceState
 from tasks.notifiers.base import MEANING, Audience, Item, Notification, PageKind, PendingQuestion, Severity
 from tasks.notifiers.deliver import deliver, settle
-from tasks.paging.content import finish_page
+from tasks.paging.content import finish_page, new_page
+from tasks.remediation.ladder import required
 from tasks.remediation.model import Act, ActState, Case, Permission, Reason, RepairQuestion
 from tasks.remediation.records import act_id
 from tasks.remediation.steps import PAGED, UNPROVEN, reason_text
@@ -41,6 +42,12 @@ from tasks.text.inert import one_line
 
 LOG = logging.getLogger("prelaunch")
 KEY = "repair"
+# What a person does next, by the reason why the repair stopped; and for all other reasons.
+NEXT = {
+    Reason.NOT_ALLOWED: "To allow the {step} now: prelaunch repair run {file} --allow {step}",
+    Reason.BREAKER_OPEN: "When the cause is found: prelaunch repair run {file} --close-breaker",
+}
+AGAIN = "Look at the node, and repair or replace it if it is broken. To test it again: prelaunch gate {file} --check-only"
 MINUTE_S = 60.0
 
 
@@ -127,14 +134,12 @@ class GatePeople:
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
         file = os.path.abspath(self.context.file)
         which = ("--node", cases[0].node) if len(cases) == 1 else ()
-        run = shlex.join(("prelaunch", "repair", "run", file))
+        service = "; ".join(_service_text(case.node, machines.get(case.node)) for case in cases)
+        step = next((rung for rung in REPAIRS if rung is required(cases[0])), Rung.REBOOT)
+        advice = NEXT.get(reason, AGAIN).format(file=shlex.quote(file), step=step.value)
         facts = (
-            (
-                MEANING,
-                f"Prelaunch does nothing more by itself. Look at the node, and replace it, or allow a step: {run} --allow reboot",
-            ),
+            (MEANING, f"Now {service}. Prelaunch does nothing more by itself. {advice}"),
             ("condemned for", "; ".join(map(_finding_text, cases))),
-            ("in the engine", "; ".join(_service_text(case.node, machines.get(case.node)) for case in cases)),
             ("to see the state", shlex.join(("prelaunch", "fleet", "list", file, *which))),
             ("gate file", file),
         )
@@ -143,8 +148,9 @@ class GatePeople:
 
     def tell(self, act: Act) -> None:
         """Reply below the gate's message; nobody is called."""
-        title = f"{act.node}: {act.rung.value} {act.state.value}"
         returned = (act.node,) if act.rung is Rung.RETURN and act.state is ActState.DONE else ()
+        title = f"{act.node}: {act.rung.value} {act.state.value}"
+        title = f"{act.node} serves again, because it passed its checks" if returned else title
         page = self._page(act.gate_id, (act.node,), title, (_item(act),), ())
         page = replace(page, severity=Severity.INFO, returned=returned)
         settle(self.context.gate.notify, self.context.store, finish_page(page, title))
@@ -160,7 +166,7 @@ class GatePeople:
     ) -> Question:
         gate = self.context.gate
         repair = f"{rung.value} {case.node}"
-        text = f"{gate.cluster.name}: may Prelaunch run this: {one_line(command, 300) or repair}? {_finding_text(case)}"
+        text = f"{gate.cluster.name}: may Prelaunch {repair}? The gate found: {_finding_text(case)}"
         return Question(
             SCHEMA_VERSION, name, gate.name, gate.cluster.name, self.flow_run_id, KEY, text, True, now, deadline,
             gate.approval.approvers, gate.approval.overriders, repair,
@@ -188,11 +194,9 @@ class GatePeople:
         items: tuple[Item, ...],
         facts: tuple[tuple[str, str], ...],
     ) -> Notification:
-        return Notification(
-            gate_id, self.context.gate.cluster.name, title, "", "",
-            gate=self.context.gate.name, topic=PageKind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
-            culprits=nodes, items=items, facts=facts, links=run_links(self.flow_run_id),
-        )  # fmt: skip
+        page = new_page(self.context, gate_id, title, PageKind.REPAIR)
+        links = run_links(self.flow_run_id)
+        return replace(page, audience=Audience.ONCALL, culprits=nodes, items=items, facts=facts, links=links)
 
 
 def _finding_text(case: Case) -> str:
@@ -204,15 +208,17 @@ def _service_text(node: str, machine: Machine | None) -> str:
     """Whether the engine starts jobs on a node, with the engine's own words."""
     service = machine.service if machine is not None else ServiceState.UNKNOWN
     status = f" ({one_line(machine.status, 200)})" if machine is not None and machine.status else ""
-    return f"{node} is {service.value}{status}" + (
-        "" if service is not ServiceState.UNKNOWN else ": it may get new jobs"
-    )
+    if machine is None or service is ServiceState.UNKNOWN:
+        return f"nobody knows whether {node} gets new jobs, or whether one runs on it{status}"
+    jobs = f"job {', '.join(machine.jobs)} runs on it" if machine.jobs else "no job runs on it"
+    return f"{node} is {service.value}{status}, and {jobs}"
 
 
 def _item(act: Act) -> Item:
     """One act as a line of a page: what, how it ended, who allowed it, and the engine's words."""
-    label = "FAIL" if act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS) else "INFO"
-    text = f"{act.rung.value} of {act.node}: {act.state.value}, {one_line(act.said, 300) or 'no words'}"
+    has_failed = act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS)
+    label = "FAIL REPAIR" if has_failed else "INFO REPAIR"
+    text = f"{act.rung.value} of {act.node}: {', '.join(filter(None, (act.state.value, one_line(act.said, 300))))}"
     text += f" (allowed by {act.allowed_by})" if act.allowed_by else ""
     commands = (act.command,) if act.command else ()
     return Item(label, "REPAIR", act.node, act.rung.value, text, "", commands, act.after or act.before)

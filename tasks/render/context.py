@@ -18,11 +18,13 @@ from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import LedgerEntry, ledger
 from checks.judge.rules.wording import subjects_text
-from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict, node_of
+from checks.model import ANSWER_WORDS, CLUSTER, LINK, Action, Answer, Cause, Level, Report, Verdict, node_of
 from checks.model_details import Images
 from checks.policy import Policy
+from tasks.render import remedy_commands
 from tasks.render.findings import Group, remedy_of
-from tasks.render.remedy_commands import NOWHERE, PURPOSES, SSH, STRENGTH, RemedyContext, commands
+from tasks.render.headline import run_lines
+from tasks.render.remedy_commands import NOWHERE, STRENGTH, RemedyContext, commands, runs_on_node
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.tables import counted
 
@@ -122,7 +124,8 @@ class VerdictContext:
     what failed although the verdict let it go on, such as the training.
     `end` is how it ended then, None where the verdict says it.
     `retry` is the command that tries again without the nodes that failed, "" where nobody can.
-    `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
+    `may_start`: the gate has not ended, and starts the training next. `training` says that it was not started; "" if it was, where
+    none was to be, and while nobody knows.
     `doubts` are what was known before the checks and may explain the findings; `said` has them, too.
     `own_decision` says what the gate itself decided about a report that is judged again, where that differs; it follows the answer.
     `measured` says how long before the verdict the nodes were measured; "" where that is usual.
@@ -141,12 +144,18 @@ class VerdictContext:
     first_line: str = ""
     failed: str = ""
     end: EndMark | None = None
+    may_start: bool = False
     training: str = ""
     measured: str = ""
     images: Images | None = None
     own_decision: str = ""
     doubts: tuple[str, ...] = ()
     retry: str = ""
+
+    @property
+    def about_training(self) -> str:
+        """What is known of the training when the page is written, "" for nothing."""
+        return self.training or ("The training may start now." if self.may_start else "")
 
     @property
     def below(self) -> tuple[str, ...]:
@@ -172,7 +181,8 @@ def verdict_context(
     engine_nodes = {node: engine for node, engine in engine_names.items() if engine}
     declared = report.declared
     gpus = _gpus_of_ranks(report, {node_of(finding.subject) for finding in verdict.findings})
-    site = RemedyContext(launcher, declared.instance_type, job, engine_nodes, short_text(declared), gpus)
+    model, machine = declared.instance_type, short_text(declared)
+    site = RemedyContext(launcher, model, job, engine_nodes, machine, gpus, run_lines(report))
     matrices = DecodedMatrices(report, policy, facts) if facts is not None else ()
     return VerdictContext(site, ledger(report, policy, verdict), notes, cost, facts, matrices=matrices)
 
@@ -195,12 +205,21 @@ def _gpus_of_ranks(report: Report, nodes: Collection[str]) -> dict[str, str]:
 def advice(item: Group, verdict: Verdict, site: RemedyContext) -> tuple[str, tuple[str, ...]]:
     """The remedy, with what its commands do where that is not plain, and the commands."""
     subjects = item.subjects[:TYPED_SUBJECTS]
+    if verdict.suspect_policy and item.cause is Cause.HARDWARE:
+        shared = "; ".join((*site.shared, f"the policy's entry {item.check}"))
+        checked, sound = replace(item, action=Action.INSPECT), replace(verdict, suspect_policy=False)
+        lines = commands(checked, subjects[0], sound, site)[1:] if runs_on_node(checked, site) else ()
+        purpose = remedy_commands.TEST_OF_ONE if lines else ""
+        return f"{remedy_of(item, verdict)} They have in common: {shared}. {purpose}".rstrip(), lines
     matches = [command for subject in subjects for command in commands(item, subject, verdict, site)]
-    waits = SSH if any(command.startswith("ssh ") for command in matches) else ""
-    # On SageMaker nobody can do what the remedy says.
-    remedy = "" if matches and site.launcher == "sagemaker" else remedy_of(item, verdict)
-    texts = (remedy, waits, PURPOSES.get(site.launcher, "") if matches else "")
-    return " ".join(text for text in texts if text), tuple(dict.fromkeys(matches))
+    remedy = _possible(item, verdict, site) if matches else remedy_of(item, verdict)
+    is_unknown = item.cause is Cause.EVIDENCE and item.level is Level.FAIL
+    nodes = {node_of(subject): None for subject in subjects if LINK not in subject and subject != CLUSTER}
+    texts = [site.after, remedy] if remedy else []
+    texts += [f"The log of {node}: {site.logs}/{node}.log." for node in nodes if is_unknown and site.logs]
+    texts += [remedy_commands.SSH] if matches and runs_on_node(item, site) else []
+    texts += [remedy_commands.PURPOSES.get(site.launcher, "")] if matches else []
+    return " ".join(filter(None, texts)), tuple(dict.fromkeys(matches))
 
 
 @dataclass(frozen=True)
@@ -219,17 +238,18 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
     results: list[Advised] = []
     remedies: dict[tuple[object, ...], Group] = {}
     failed: list[Group] = []
-    site, strongest = context.site, dict[str, int]()
-    for item in groups:
-        for node in _nodes_with_commands(item, verdict, site):
+    site, strongest, above = context.site, dict[str, int](), set[str]()
+    typed = [_typed(item, verdict, site) for item in groups]
+    for item, by_node in zip(groups, typed, strict=True):
+        for node in by_node:
             strongest[node] = max(strongest.get(node, 0), STRENGTH.index(item.action))
-    for item in groups:
+    for item, by_node in zip(groups, typed, strict=True):
         remedy, lines = ("", ()) if item.follows else advice(item, verdict, site)
-        if lines and all(
-            strongest[node] > STRENGTH.index(item.action)
-            for node in _nodes_with_commands(item, verdict, site)
-        ):
-            remedy, lines = remedy_of(item, verdict), ()
+        own = {line for node_lines in by_node.values() for line in node_lines}
+        if own and (own <= above or all(strongest[node] > STRENGTH.index(item.action) for node in by_node)):
+            # The commands for another finding are for this one, too.
+            remedy, lines = _possible(item, verdict, site) or remedy_commands.TYPED, ()
+        above |= own if lines else set[str]()
         if item.follows:
             pass
         elif item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
@@ -238,7 +258,8 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
             remedy, lines = "" if same else f"Follow the remedy for {found_bad.subject_text} above.", ()
         elif item.cause is not Cause.EVIDENCE and item.level is Level.FAIL:
             failed.append(item)
-        first = remedies.setdefault((item.checks, remedy, lines), item)
+        # What a warning asks for is said once, whatever its check.
+        first = remedies.setdefault((item.checks if item.level is Level.FAIL else (), remedy, lines), item)
         if first is not item and remedy:
             is_same = first.subjects == item.subjects
             remedy, lines = "" if is_same else f"Follow the remedy for {first.subject_text} above.", ()
@@ -249,14 +270,19 @@ def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) 
     return tuple(results)
 
 
-def _nodes_with_commands(item: Group, verdict: Verdict, site: RemedyContext) -> set[str]:
-    """The nodes for which a finding has something to type."""
+def _possible(item: Group, verdict: Verdict, site: RemedyContext) -> str:
+    """The remedy, "" on machines that nobody can repair."""
+    return "" if site.launcher in remedy_commands.IRREPARABLE else remedy_of(item, verdict)
+
+
+def _typed(item: Group, verdict: Verdict, site: RemedyContext) -> dict[str, tuple[str, ...]]:
+    """Node -> what to type for a finding about it, whatever its check."""
     subjects = item.subjects[:TYPED_SUBJECTS] if item.action in STRENGTH else ()
-    return {node_of(subject) for subject in subjects if commands(item, subject, verdict, site)}
+    by_node = {node_of(name): commands(replace(item, check=""), name, verdict, site) for name in subjects}
+    return {node: lines for node, lines in by_node.items() if lines}
 
 
 def _failed_before(item: Group, failed: Sequence[Group]) -> Group | None:
     """The failure of the same check on all these subjects."""
-    checks, subjects = item.checks, set(item.subjects)
-    alike = (group for group in failed if checks == group.checks and subjects <= set(group.subjects))
+    alike = (g for g in failed if g.checks == item.checks and set(item.subjects) <= set(g.subjects))
     return next(alike, None)

@@ -41,7 +41,7 @@ def headline(verdict: Verdict, name: str) -> str:
     """Such as "NO-GO local: node-1, rank 3 computes wrong sums (12 wrong values in all_reduce)", or "GO local: 2 of 2 nodes, ...".
 
     `name` is the cluster or the gate that the verdict is about. Only a GO says how much was observed: it is what a GO is based on. Of
-    its warnings it names the first one's check and subject.
+    its warnings it names the checks, and of a single one the subject.
     """
     text = basis(verdict)
     return f"{opening(verdict, name)}: {text}" if text else opening(verdict, name)
@@ -57,8 +57,8 @@ def _first_finding(verdict: Verdict) -> str:
     groups = _groups(verdict)
     if groups and verdict.answer is Answer.GO:
         first, count = groups[0], sum(len(item.subjects) for item in groups)
-        many = count > len(first.subjects)
-        return f"{counted(count, 'warning')}{', the first:' if many else ':'} {_short(first)}"
+        checks = listed_names(list(dict.fromkeys(one_line(item.check, 80) for item in groups)), MOST_ALIKE)
+        return f"{counted(count, 'warning')}: {_short(first) if count == len(first.subjects) else checks}"
     return _reason(verdict, groups) if groups else ""
 
 
@@ -112,7 +112,7 @@ def images_json(images: Images | None) -> dict[str, object] | None:
 
 def explanation_before(verdict: Verdict, failed: str) -> str:
     """The explanation of a verdict; of one that let something go on that `failed` afterwards, it says that it is about before that."""
-    return f"Before that, the checks: {explanation(verdict)}" if failed else explanation(verdict)
+    return f"The checks had ended before that. {explanation(verdict)}" if failed else explanation(verdict)
 
 
 def explanation(verdict: Verdict) -> str:
@@ -131,10 +131,7 @@ def explanation(verdict: Verdict) -> str:
         )
         return f"The gate cannot tell: {lacks}. This does not mean that any machine is broken."
     if verdict.suspect_policy:
-        count = counted(len(verdict.condemned), "node")
-        return (
-            f"{count} failed: suspect the image or the policy before the machines. Replace none of them yet."
-        )
+        return f"{counted(len(verdict.condemned), 'node')} fail alike, so the image or the policy is suspected before any machine."
     if verdict.level is Level.WARN:
         return "There are only warnings, and the policy refuses warnings."
     if alike := failed_everywhere(verdict):

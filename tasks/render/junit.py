@@ -35,11 +35,11 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     # What nobody measured has a finding of its own.
     for check, subject in dict.fromkeys([*((check, CLUSTER) for check in skipped), *results, *findings]):
         skip = skipped.get(check, "") if subject == CLUSTER else ""
-        found, result = findings.get((check, subject), []), results.get((check, subject))
-        if result is not None and result.outcome is Outcome.MEASURED and not found and not skip:
+        about, result = findings.get((check, subject), []), results.get((check, subject))
+        if result is not None and result.outcome is Outcome.MEASURED and not about and not skip:
             passed[check].append(result)
         else:
-            suite.append(_case(check, subject, skip, found, result, verdict, context))
+            suite.append(_case(check, subject, skip, about, result, verdict, context))
     for check, all_results in passed.items():
         result = replace(all_results[0], seconds=sum(each.seconds for each in all_results))
         subjects = subjects_text([each.subject for each in all_results])
@@ -70,7 +70,9 @@ def _case(
     reported = failure or (worst if fails else None)
     if reported is not None:
         tag = "failure" if failure or reported.level is not Level.FAIL else "error"
-        _add(case, tag, reported, verdict, context)
+        message = one_line(sentence(gathered((reported,))[0]), 900)
+        element = xml.SubElement(case, tag, type=reported.cause.value, message=message)
+        element.text = clean(_text(reported, verdict, context))
     elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
         reason = worst.message if worst else observation.reason if observation else ""
         xml.SubElement(case, "skipped", message=one_line(skip or reason or "skipped"))
@@ -78,14 +80,6 @@ def _case(
     if left:
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict, context) for f in left))
     return case
-
-
-def _add(case: xml.Element, tag: str, finding: Finding, verdict: Verdict, context: VerdictContext) -> None:
-    (item,) = gathered((finding,))
-    message = one_line(sentence(item), 900)
-    xml.SubElement(case, tag, type=finding.cause.value, message=message).text = clean(
-        _text(finding, verdict, context)
-    )
 
 
 def _text(finding: Finding, verdict: Verdict, context: VerdictContext) -> str:
@@ -97,9 +91,8 @@ def _text(finding: Finding, verdict: Verdict, context: VerdictContext) -> str:
 
 def _properties(report: Report | None, verdict: Verdict, line: str, context: VerdictContext) -> xml.Element:
     properties = xml.Element("properties")
-    digests = verdict.digests
     values = [("headline", line), ("answer", verdict.answer.value)]
-    values += [("training", context.training)] if context.training else []
+    values += [("training", context.about_training)] if context.about_training else []
     values += [("own_decision", one_line(context.own_decision, 1200))] if context.own_decision else []
     if report is not None:
         values += [
@@ -111,11 +104,12 @@ def _properties(report: Report | None, verdict: Verdict, line: str, context: Ver
         pairs = (("image.checks", images.checks), ("image.training", images.training))
         values += [(name, image) for name, image in pairs if image]
         values += [("raised", ", ".join(report.raised))] if report.raised else []
-    values += [
-        ("digest.report", digests.report),
-        ("digest.policy", digests.policy),
-        ("digest.facts", digests.facts),
-    ]
+    digests = (
+        ("report", verdict.digests.report),
+        ("policy", verdict.digests.policy),
+        ("facts", verdict.digests.facts),
+    )
+    values += [(f"digest.{name}", digest) for name, digest in digests]
     for name, value in values:
         xml.SubElement(properties, "property", name=name, value=one_line(value, 900))
     return properties

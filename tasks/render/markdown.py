@@ -41,7 +41,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     blocks = [f"# {escape(context.first_line or headline(verdict, name))}"]
     blocks += [f"**{escape(context.own_decision, 1200)}**"] if context.own_decision else []
     blocks.append(escape(explanation_before(verdict, context.failed)))
-    blocks += [f"**{escape(line)}**" for line in (context.training, context.measured) if line]
+    blocks += [f"**{escape(line)}**" for line in (context.about_training, context.measured) if line]
     blocks.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     blocks += [escape(line) for line in (*sensitivity_lines(verdict), *context.notes)]
     blocks += _findings(verdict, context)
@@ -52,12 +52,9 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     past = context.past
     blocks += [escape(f"Gets worse: {line}", 1200) for line in past.worse] if past is not None else []
     if report is not None:
-        blocks.append(
-            escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
-        )
-        blocks += [
-            escape(f"{line[:1].upper()}{line[1:]}.", 4000) for line in run_lines(report, context.images)
-        ]
+        run = f"gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}"
+        lines = (run, *run_lines(report, context.images))
+        blocks += [escape(f"{line[:1].upper()}{line[1:]}.", 4000) for line in lines]
     d = verdict.digests
     digests = f"report `{d.report:.16}`, policy `{d.policy:.16}`, facts `{d.facts:.16}`"
     digests += f", baseline `{d.baseline:.16}`" if d.baseline else ""
@@ -93,17 +90,9 @@ def _findings(verdict: Verdict, context: VerdictContext) -> list[str]:
     if not groups:
         return []
     all_advice = advised(own[:FINDINGS], verdict, context)
-    table_rows = [
-        (
-            advice.item.label,
-            advice.item.cause.value,
-            advice.item.names,
-            ", ".join(advice.item.checks),
-            advice.item.message,
-        )
-        for advice in all_advice
-    ]
-    blocks = ["## Findings", *_table(table(HEAD, table_rows))]
+    items = [advice.item for advice in all_advice]
+    body = [(g.label, g.cause.value, g.names, ", ".join(g.checks), g.message) for g in items]
+    blocks = ["## Findings", *_table(table(HEAD, body))]
     blocks += [f"{len(own) - FINDINGS} more findings are in the report."] if len(own) > FINDINGS else []
     blocks += dict.fromkeys(block for advice in all_advice for block in _detail(advice))
     if caused:

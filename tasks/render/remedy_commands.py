@@ -21,6 +21,7 @@ _LABEL = "kubectl label node {node} sagemaker.amazonaws.com/node-health-status={
 _DRAIN = "scontrol update nodename={node} state=drain reason={reason}"
 _FAIL = "scontrol update nodename={node} state=fail reason={action}"
 _CORDON = "kubectl cordon {node}"
+_EMPTY = "kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"
 RESET = "nvidia-smi --gpu-reset -i {gpu}"
 _RELEASE = (
     "aws sagemaker update-training-job --training-job-name {job} --resource-config KeepAlivePeriodInSeconds=0"
@@ -54,11 +55,8 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         Action.CONTACT: (_DRAIN,),
     },
     "kubernetes": {
-        Action.RESET_GPU: (_CORDON,),
-        Action.REBOOT: (_CORDON, "kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"),
-        Action.REPLACE: (_CORDON, "kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"),
-        Action.INSPECT: (_CORDON,),
-        Action.CONTACT: (_CORDON,),
+        **dict.fromkeys((Action.RESET_GPU, Action.INSPECT, Action.CONTACT), (_CORDON,)),
+        **dict.fromkeys((Action.REBOOT, Action.REPLACE), (_CORDON, _EMPTY)),
     },
     # HyperPod with Amazon EKS.
     "hyperpod": {
@@ -72,7 +70,11 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         (Action.RESET_GPU, Action.REBOOT, Action.REPLACE, Action.INSPECT, Action.CONTACT), (_RELEASE,)
     ),
 }
-# Of commands that begin with ssh: Slurm lets what runs on a drained node go on.
+# Launchers of whose machines nobody can do what a remedy says.
+IRREPARABLE = frozenset({"sagemaker"})
+TEST_OF_ONE = "The command checks one of them by itself: if that passes, the gate's image or policy is wrong."
+TYPED = "The command of the other finding is for this one, too."
+# Of commands that run on the node: Slurm lets what runs on a drained node go on.
 SSH = "Run the ssh command when no job runs on the node any more (squeue -w NODE)."
 _OBEYS = (
     "HyperPod obeys {what} only while NodeRecovery of the cluster is Automatic; otherwise use aws sagemaker "
@@ -101,7 +103,8 @@ class RemedyContext:
 
     `instance_type` is the declared type, and `machine` the text of the file that describes it to a node, "" for a known type. `job` is
     the job whose machines are kept, or "". `engine_nodes` are the engine's names of nodes for which the gate has others, and `gpus`
-    the labels of the GPUs of ranks.
+    the labels of the GPUs of ranks. `logs` is the place of the nodes' logs, "" where nobody knows; `shared` is what all nodes have in
+    common; `after` says until when a remedy has to wait.
     """
 
     launcher: str = ""
@@ -110,6 +113,9 @@ class RemedyContext:
     engine_nodes: Mapping[str, str] = field(default_factory=dict)
     machine: str = ""
     gpus: Mapping[str, str] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
+    logs: str = ""
+    after: str = ""
 
 
 NOWHERE = RemedyContext()
@@ -145,10 +151,16 @@ def commands(
     typed = tuple(line.format_map(values) for line in lines if not any(name in line for name in lacking))
     if site.machine and any("{kind}" in line for line in lines):
         echo, file = f"echo {shlex.quote(site.machine)}", values["kind"]
-        is_remote = any(line.startswith("ssh ") for line in typed)
+        is_remote = runs_on_node(finding, site)
         writes = f"{echo} | ssh {values['node']} tee {file}" if is_remote else f"{echo} > {file}"
         return (*typed[:-1], writes, typed[-1])
     return typed
+
+
+def runs_on_node(finding: Finding | Group, site: RemedyContext) -> bool:
+    """Whether a command for the finding runs on the node itself, from elsewhere."""
+    lines = COMMANDS.get(site.launcher, {}).get(finding.action, ())
+    return _DEEP_ON_NODE in lines or (_RESET_ON_NODE in lines and bool(gpu_numbers(finding.elements)))
 
 
 def gpu_numbers(elements: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from checks.model import Answer, Cause, Level, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
@@ -20,10 +25,6 @@ from tasks.render.headline import (
 from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state, left_out
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import counted, few
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 FINDINGS, EVIDENCE_LINES = 40, 8
 # So many causes of missing evidence are shown like other findings, and so many of the others have a line.
@@ -52,8 +53,6 @@ def terminal(
     context: VerdictContext = NO_CONTEXT,
 ) -> str:
     """Text for a terminal `width` columns wide. The first line is the headline, whole, however long it is."""
-    from rich.text import Text
-
     out = io.StringIO()
     console = text_console(out, width, colour)
     console.print(
@@ -65,13 +64,15 @@ def terminal(
     console.print(Text(explanation_before(verdict, context.failed)))
     if verdict.answer is not Answer.GO:
         console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))
-    for line in filter(None, (context.training, context.measured, *context.notes)):
+    for line in filter(None, (context.about_training, context.measured, *context.notes)):
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:
         _show_findings(console, groups, verdict, context)
-    for line in context.below:  # not wrapped: it may be a command
-        console.print(Text(one_line(line, 600)), soft_wrap=True)
+    if context.retry:  # not wrapped: it is a command
+        console.print(
+            Text(f"To try without the failed nodes: {one_line(context.retry, 600)}"), soft_wrap=True
+        )
     for line in sensitivity_lines(verdict):
         console.print(Text(one_line(line, 600)))
     if report is not None:
@@ -103,8 +104,6 @@ def _style(verdict: Verdict, context: VerdictContext) -> str:
 
 def text_console(out: io.StringIO, width: int, colour: bool) -> Console:
     """A console that writes text as it is: no markup, links or emoji begin in it."""
-    from rich.console import Console
-
     return Console(
         file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
         highlight=False, markup=False, emoji=False, legacy_windows=False,
@@ -114,9 +113,6 @@ def text_console(out: io.StringIO, width: int, colour: bool) -> Console:
 def _show_findings(
     console: Console, groups: tuple[Group, ...], verdict: Verdict, context: VerdictContext
 ) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
     console.print()
     whole, missing = parted(groups)
     first = whole[:FINDINGS]
@@ -133,9 +129,6 @@ def _show_findings(
 
 
 def _show_detail(console: Console, advice: Advised) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
     lines = clean(advice.item.evidence[0][1]).splitlines() if advice.item.evidence else []
     if advice.remedy:
         console.print(Padding(Text(f"Do: {one_line(advice.remedy, COMMAND)}"), (0, 0, 0, 2)))
@@ -149,10 +142,6 @@ def _show_detail(console: Console, advice: Advised) -> None:
 
 
 def _checks(lines: Sequence[CheckLine]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for title in ("check", "verdict", "observed", "longest"):
         table.add_column(title, overflow="fold")

@@ -86,10 +86,8 @@ def fleet(clusters: Sequence[tuple[str, Fleet | str]]) -> Reply:
         lines += [escape(line, 1000) for line in advice_lines(result.nodes)]
         blocks.append(marked("\n".join(lines)))
     text = "; ".join(result if isinstance(result, str) else answer_line(result) for _, result in clusters)
-    return Reply(
-        text[:300],
-        tuple(fit(blocks, "More clusters than one message holds: /prelaunch fleet NAME shows one.")),
-    )
+    rest = "More clusters than one message holds: /prelaunch fleet NAME shows one."
+    return Reply(text[:300], tuple(fit(blocks, rest)))
 
 
 def refusal(past: PastVerdict) -> Reply:

@@ -13,6 +13,7 @@ import pytest
 from checks.documents.report import digest, dump, dump_plain, load
 from checks.judge.verdict import decide
 from checks.model import Answer, Report
+from tasks.gate.outcome import Ending, GateOutcome, with_ending
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.record.end import kept_end
 from tasks.gate_file.model import Mode
@@ -21,14 +22,15 @@ from tasks.launchers.base import JobState, JobStatus
 from tasks.publish import store_report
 from tasks.remedy import cases_of_gate, last_refused
 from tasks.render.findings import verdict_json
+from tasks.render.markdown import markdown
 from tasks.reports.fleet.fleet import NodeState
 from tasks.reports.fleet.reading import read_fleet
 from tasks.store import records
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.history import listed, newest_records, rebuild
-from tasks.store.layout import html_key, report_key, verdict_key
+from tasks.store.layout import html_key, log_key, report_key, verdict_key
 from tasks.store.records import Record
-from tests.sample_reports import FACTS, POLICY, healthy, wrong_sums
+from tests.sample_reports import FACTS, POLICY, healthy, without_node, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, session
 
 GATE = "local-20261123-083000-1f3a"
@@ -48,6 +50,20 @@ def publish(session: Any, *reports: Report) -> None:
     """The verdicts of a gate on these reports, one after the other."""
     for report in reports:
         store_report(session, report_verdict(session, replace(report, gate_id=session.gate_id)))
+
+
+def test_a_page_says_what_comes_next(publishing: Any) -> None:
+    """The training, while the gate has not ended; and of a silent node, where its log is."""
+    well = report_verdict(publishing, healthy())
+    lost = report_verdict(publishing, without_node(healthy(), "node-1"))
+    ended: Any = with_ending(GateOutcome(GATE, Ending.CANCELLED, None, well, None, "x"), "local")
+    first, *others = (
+        markdown(each.report, each.verdict, "local", each.context) for each in (well, lost, ended.judged)
+    )
+
+    assert "The training may start now." in first and "may start now" not in "".join(others)
+    path = publishing.context.store.location(log_key(GATE, CHECK_JOB, "node-1"))
+    assert f"The log of node-1: {path}." in others[0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 from uuid import UUID, uuid4
 
@@ -37,7 +37,7 @@ from tasks.gate.question import (
 from tasks.render.findings import gathered
 from tasks.render.headline import sentence
 from tasks.render.markdown import escape
-from tasks.render.views.cost import cost_line, is_worth_showing
+from tasks.render.views.cost import cost_line
 from tasks.store.base import Store, StoreError
 
 # The server checks the answer against the schema before the run goes on; what a schema can say it says here.
@@ -47,6 +47,14 @@ _REASON_NEEDED: JsonDict = {
 }
 LOG = logging.getLogger("prelaunch")
 FINDINGS = 10
+OVERRIDE = (
+    "The verdict is a FAIL. launch-anyway overrides it: the training starts on machines that failed the checks, or that could not "
+    "be checked. Your name and your reason are recorded, and both the on-call and the gate's owner are notified."
+)
+NO_OVERRIDE = (
+    "This form cannot override a FAIL, because it does not know who answers. A user listed in overriders can, in Slack. Choosing "
+    "launch-anyway here ends the run as refused."
+)
 
 
 class GateDecision(RunInput):
@@ -78,31 +86,21 @@ class GateDecision(RunInput):
 
 
 def question_text(question: Question, judged: JudgedReport, form_may_override: bool) -> str:
-    """The text above the form: the question, its deadline, what an override means, the findings, and what either answer costs.
+    """The text above the form: the question, its deadline, what an override means, the findings, and what a launch may lose.
 
     Markdown, and nothing else: the report is a link of the run's page.
     """
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
-    lines = [
+    override = (OVERRIDE,) if form_may_override else (OVERRIDE, NO_OVERRIDE)
+    paragraphs = (
         f"**{escape(question.said)}**",
-        "",
         f"Answer by {until}; if nobody answers, the training is not launched.",
-    ]
-    if question.override:
-        lines += [
-            "",
-            "The verdict is a FAIL. launch-anyway overrides it: the training starts on machines that failed the "
-            "checks, or that could not be checked. Your name and your reason are recorded, and both the on-call and the gate's "
-            "owner are notified.",
-        ]
-        if not form_may_override:
-            lines += [
-                "",
-                "This form cannot override a FAIL, because it does not know who answers. A user listed in overriders can, in "
-                "Slack. Choosing launch-anyway here ends the run as refused.",
-            ]
-    lines += ["", escape(judged.context.measured)] if judged.context.measured else []
-    return "\n".join([*lines, "", *_findings(judged), "", _cost(judged), ""])
+        *(override if question.override else ()),
+        escape(judged.context.measured),
+        "\n".join(_findings(judged)),
+        escape(cost_line(judged.context.cost)),
+    )
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def _findings(judged: JudgedReport) -> Iterator[str]:
@@ -112,19 +110,6 @@ def _findings(judged: JudgedReport) -> Iterator[str]:
         yield f"- **{item.label}** {escape(sentence(item))}"
     if len(groups) > FINDINGS:
         yield f"- {len(groups) - FINDINGS} more are in the report."
-
-
-def _cost(judged: JudgedReport) -> str:
-    """What either answer costs, or what is missing to tell."""
-    cost = judged.context.cost
-    if is_worth_showing(cost):
-        return escape(cost_line(cost))
-    return (
-        "What either answer costs is not known: the gate file says neither how long the training is expected to take "
-        "(training.expected_hours) nor what a node costs (cost.usd_per_node_hour)."
-        if cost is None or not (cost.length_known or cost.price is not None)
-        else "Nothing that was found makes it likely that the training loses time."
-    )
 
 
 SCHEMA = GateDecision.model_json_schema(by_alias=True)
@@ -204,12 +189,9 @@ async def _filled_in(client: PrefectClient, run: UUID, question: Question) -> Ap
     except (ValueError, ValidationError) as error:
         LOG.warning("the answer of the form is not valid: %s", type(error).__name__)
         return None
-    action, at = ApprovalAction(filled.action), _first(await states_since_pause(client, run))
+    states = await states_since_pause(client, run)
+    action, at = ApprovalAction(filled.action), states[0].timestamp.timestamp() if states else time.time()
     return ApprovalAnswer(
         question.schema_version, question.gate_id, question.key, action, filled.approver, AnswerChannel.PREFECT, False,
         filled.reason, at,
     )  # fmt: skip
-
-
-def _first(states: Sequence[State]) -> float:
-    return states[0].timestamp.timestamp() if states else time.time()

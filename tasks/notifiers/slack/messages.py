@@ -64,21 +64,18 @@ _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 
 def question_blocks(gate_id: str, question: PendingQuestion) -> list[Block]:
     """The deadline and how to answer; buttons only if somebody may press them."""
-    prompt = (
-        "*Override this verdict?*" if question.override else "*Start the training despite these warnings?*"
-    )
-    prompt = f"*Allow this: {escape(question.repair, LINE)}?*" if question.repair else prompt
     ways = ["with the buttons below"] if question.by_slack else []
     ways += [_in_prefect(question.url)] if question.url and not question.repair else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
-    text = marked(f"{prompt} {how} {_by(question)}")
+    lines = [f"{label}: {effect}." for label, effect in question.choices]
+    text = marked("\n".join([_question_line(question, how), *lines]))
     text["block_id"] = BLOCK_ID
     return [text, _buttons(gate_id, question)] if question.by_slack else [text]
 
 
-def _by(question: PendingQuestion) -> str:
-    late = "nothing more is done to the node" if question.repair else "the training is not started"
-    return f"{when(question.deadline)}. Without an answer by then, {late}."
+def _question_line(question: PendingQuestion, how: str) -> str:
+    prompt = f"*{escape(question.prompt, LINE)}* {how} {when(question.deadline)}"
+    return f"{prompt}. Without an answer by then, {question.default}."
 
 
 def _in_prefect(url: str) -> str:
@@ -94,14 +91,9 @@ def without_question(blocks: Sequence[Block]) -> list[Block]:
 
 def _buttons(gate_id: str, question: PendingQuestion) -> Block:
     value = {"flow_run_id": question.flow_run_id, "gate_id": gate_id, "key": question.key}
-    if question.repair:
-        both = [_button(REFUSE, "Leave the machine as it is", value), _button(APPROVE, "Allow it", value)]
-        return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": both}
-    approve = _button(APPROVE, "OVERRIDE: launch anyway" if question.override else "Launch anyway", value)
-    if question.override:
-        approve |= {"style": "danger"}
-    refuse = _button(REFUSE, "Do not launch", value)
-    elements = [refuse, approve, _button(RECHECK, "Check again", value)]
+    pairs = zip((REFUSE, APPROVE, RECHECK), question.choices, strict=False)
+    elements = [_button(action, label, value) for action, (label, _) in pairs]
+    elements[1] |= {"style": "danger"} if question.override and not question.repair else {}
     return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": elements}
 
 
@@ -138,8 +130,7 @@ def status_message(status: Status) -> Message:
 def notification_message(page: Notification) -> Message:
     """The run's message in its final state, or with its question."""
     line = first_line(page)
-    blocks = [header(line)]
-    blocks += [plain(one_line(page.title, 1200))] if len(line) > HEADER else []
+    blocks = [header(line) if len(line) <= HEADER else plain(one_line(page.title, 1200))]
     about = escape(f"gate {page.gate or '-'}, cluster {page.cluster}, run {page.gate_id}")
     blocks.append(small_marked(f"{about}, measured {when(page.measured_s)}" if page.measured_s else about))
     blocks += [plain(str(page.answer))] if page.answer else []
@@ -168,7 +159,7 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     blocks = [*([marked(mention(ids))] if ids else []), plain(line)]
     first = page.items[0] if page.items else None
     if page.question is not None:
-        blocks.append(marked(f"Answer in the message above by {_by(page.question)}"))
+        blocks.append(marked(_question_line(page.question, "Answer in the message above by")))
     elif first is not None and first.remedy:
         meaning = [value for key, value in page.facts if key == MEANING]
         blocks.append(plain("\n".join([*meaning, f"Do: {first.remedy}"])))

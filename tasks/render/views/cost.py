@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 from checks.facts.failures import ValueSpan
 from checks.judge.cost.cost import Cost
 
 LEAST = 0.001
 
 
-def is_worth_showing(cost: Cost | None) -> TypeGuard[Cost]:
-    """Whether something may be lost, of a job whose length or price is known."""
-    return cost is not None and cost.launching.high > 0 and (cost.length_known or cost.price is not None)
-
-
-def cost_line(cost: Cost) -> str:
-    """What launching anyway may lose, in US dollars where the price is known, and how long a replacement takes, in one sentence."""
+def cost_line(cost: Cost | None) -> str:
+    """What launching anyway may lose, in US dollars where the price is known, and how long a replacement takes; "" where nothing can
+    be lost, or neither the job's length nor a price is known.
+    """
+    if cost is None or cost.launching.high <= 0 or not (cost.length_known or cost.price is not None):
+        return ""
     over = f"of a {cost.horizon_hours:g} h job" if cost.length_known else "in its first 24 h"
     at = f" ({cost.price.where})" if cost.price is not None and cost.price.where else ""
     usd, hours = cost.usd_per_unit_hour, _span(cost.waiting.scaled(1 / cost.units), "h")

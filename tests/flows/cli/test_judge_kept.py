@@ -57,7 +57,7 @@ def test_a_training_that_failed_stands_at_the_head(run: Run, tmp_path: Path) -> 
     head = page.read_text().partition("<main>")[0]
 
     assert f"TRAINING FAILED sample: {WHY}" == text.out.splitlines()[0] and 0 == text.code
-    assert "No node is blamed" in text.out and "Before that, the checks: PASS" in text.out
+    assert "No node is blamed" in text.out and "The checks had ended before that. PASS" in text.out
     assert "TRAINING FAILED sample" in markdown.splitlines()[0]
     assert 'failures="1"' in junit and f'type="training" message="{WHY}"' in junit
     assert '<header class="answer fail">' in head and f">TRAINING FAILED sample: {WHY}</h1>" in head
@@ -99,7 +99,7 @@ def test_another_verdict_with_which_the_gate_ended_is_said(run: Run, tmp_path: P
     outcome = replace(FAILED, ending=Ending.VERDICT, decision=Decision.REFUSED, training=None, reason=why)
     lines = first_lines(run, folder_of(tmp_path, healthy(), outcome, answer="no_go"))
 
-    assert f"NO-GO sample: {why}" == lines[0] and "Before that, the checks: PASS" in "\n".join(lines)
+    assert f"NO-GO sample: {why}" == lines[0] and "The checks had ended before that. PASS" in "\n".join(lines)
 
 
 def test_a_page_by_another_policy_says_the_end_beside_the_gates_own_answer(run: Run, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tasks.notifiers.deliver import means_of
 from tests.flows.gates import write_gate
 
 ITEM = Item(
-    "FAIL",
+    "FAIL HARDWARE",
     "HARDWARE",
     "node-1/gpu-5",
     "gpu.memory",

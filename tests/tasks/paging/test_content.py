@@ -337,7 +337,7 @@ def test_the_page_of_a_training_that_failed_says_what_to_do_and_repeats_nothing(
     """The machines had passed: nobody drains a node for it."""
     page = content.page_of(page_session(), with_ending(ends()["training failed"], NAME))
 
-    assert "Before that, the checks: PASS" in page.text
+    assert "The checks had ended before that. PASS" in page.text
     assert "No node is blamed, because the checks had passed. Read the training's log" in page.text
     assert f"{page.title}\n{page.text}".count("my loss exploded") == 1
     assert "Training: job bravo-1-train failed: node-1 exited 1; logs: /x" in page.text

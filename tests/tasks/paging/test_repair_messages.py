@@ -114,7 +114,7 @@ def test_a_question_that_is_asked_again_keeps_its_deadline(tmp_path: Path) -> No
     assert first.deadline == again.deadline
     assert kept is not None
     assert "reboot n1" == kept.repair
-    assert "scontrol reboot n1" in kept.said
+    assert kept.said.startswith("sim: may Prelaunch reboot n1? The gate found: n1: ")
 
 
 def test_repair_allowed_in_the_terminal_is_recorded_without_a_question(tmp_path: Path) -> None:
@@ -136,13 +136,15 @@ def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> 
     one = people(tmp_path)
     cases = World(1).condemn("n1", "n2")
     done = [an_act(Rung.FENCE, said="drained"), an_act(Rung.REBOOT, said="rebooting", allowed_by="U1")]
-    one.page(cases, Reason.TRIED_ALL, done, {"n1": Machine("n1", ServiceState.OUT, status="DOWN*")})
+    machines = {"n1": Machine("n1", ServiceState.OUT, status="DOWN*", jobs=("7",))}
+    one.page(cases, Reason.TRIED_ALL, done, machines)
     text = (tmp_path / "pages" / "g1.txt").read_text()
 
     assert "n1, n2 need a person: every repair was tried" in text
     assert "drained" in text
     assert "rebooting (allowed by U1)" in text
-    assert "In the engine: n1 is out of service (DOWN*); n2 is unknown: it may get new jobs" in text
+    assert "Now n1 is out of service (DOWN*), and job 7 runs on it; nobody knows whether n2 gets" in text
+    assert "To test it again: prelaunch gate /" in text
 
 
 @pytest.mark.parametrize("state", [ActState.DONE, ActState.REFUSED, ActState.AMBIGUOUS])
@@ -183,14 +185,17 @@ def test_a_user_without_a_name_is_recorded_by_number(monkeypatch: pytest.MonkeyP
 
 
 FORM = "in Prefect, where the button Resume on the run's page opens the form"
+ASKS, LATE = "Start the training despite these warnings?", "by 01:46 UTC. Without an answer by then,"
+ENDS = "the training is not started, and the gate ends"
 
 
 @pytest.mark.parametrize(
     ("by_slack", "url", "repair", "line"),
     [
-        (True, "http://x", "", f"Answer in Slack or {FORM} by 01:46 UTC. Without an answer by then, the training is not started."),
-        (False, "http://x", "", f"Answer {FORM} by 01:46 UTC. Without an answer by then, the training is not started."),
-        (True, "http://x", "reboot n2", "Answer in Slack by 01:46 UTC. Without an answer by then, nothing more is done to the node."),
+        (True, "http://x", "", f"{ASKS} Answer in Slack or {FORM} {LATE} {ENDS}."),
+        (False, "http://x", "", f"{ASKS} Answer {FORM} {LATE} {ENDS}."),
+        (False, "http://x", "", "  Launch anyway: the training starts now on these nodes, and your name and reason are recorded."),
+        (True, "http://x", "reboot n2", f"Allow this: reboot n2? Answer in Slack {LATE} nothing more is done to the node."),
         (False, "", "", "Nobody may answer: [approval] of the gate file names nobody."),
     ],
 )  # fmt: skip

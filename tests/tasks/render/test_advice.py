@@ -36,14 +36,14 @@ PAGES: dict[str, Callable[[Report, Verdict], str]] = {
 @pytest.mark.parametrize("page", [html, terminal, markdown])
 def test_a_page_says_what_was_before_it(page: Callable[..., str]) -> None:
     """Of a training that failed, that the verdict is about before that; and above the findings what was known before the checks."""
-    passed = "Before that, the checks: PASS: every required check ran and met the policy."
+    passed = "The checks had ended before that. PASS: every required check ran and met the policy."
     doubt = "Before the checks: this machine: it is no g5.xlarge."
     context = VerdictContext(failed="exit code 7", notes=(doubt,), doubts=(doubt,))
     verdict = verdict_of(wrong_sums(healthy()))
     text = page(None, verdict, "local", context=context)
 
     assert passed in page(healthy(), verdict_of(healthy()), "local", context=context)
-    assert "Before that" not in page(healthy(), verdict_of(healthy()), "local")
+    assert "before that" not in page(healthy(), verdict_of(healthy()), "local")
     assert 1 == text.count(doubt) and text.index(doubt) < text.index(verdict.findings[0].remedy[:20])
 
 

@@ -163,7 +163,7 @@ def _warned(*findings: Finding) -> str:
     return headline(verdict, "local").partition("observations; ")[2]
 
 
-def test_a_go_names_its_first_warning_in_short() -> None:
+def test_a_go_names_its_warnings_in_short() -> None:
     """The finding itself stands below: why, how bad, and what to do."""
     long = _found("cluster", "node-1 was busy: " + "x" * 200, "collective.pairs")
     odd = _found("node-1/rank-3", "is slow")
@@ -171,7 +171,7 @@ def test_a_go_names_its_first_warning_in_short() -> None:
     lost = not_measured("gpu.ecc", "node-1", Unmeasured("", "no driver"), Level.FAIL)
 
     assert "1 warning: collective.pairs on the cluster" == _warned(long)
-    assert "2 warnings, the first: collective.pairs on the cluster" == _warned(long, odd)
+    assert "2 warnings: collective.pairs, gpu.modes" == _warned(long, odd)
     assert "1 warning: the report of node-1" == _warned(report)
     assert "1 warning: gpu.ecc on node-1" == _warned(lost)
     assert "1 warning: gpu.modes on node-1, rank 3" == _warned(odd)

@@ -13,9 +13,11 @@ from typing import Any, cast
 import pytest
 
 from checks.facts.own_machine import read, short_text
+from checks.judge.cost.cost import CostTerms
 from checks.model import Action, Answer, Cause, Count, Coverage, Declared, Digests, Finding, Level, Verdict
 from checks.model_details import DeclaredMachine
-from tasks.gate.outcome import STARTED_ANYWAY, Decision, JudgedReport, Training, with_ending
+from tasks.gate.outcome import AFTER_TRAINING, RUNS_ANYWAY, Decision, JudgedReport, Training, with_ending
+from tasks.gate_file.cost_terms import cost_of
 from tasks.judge import retry_command
 from tasks.launchers.base import JobState
 from tasks.notifiers.base import PageKind
@@ -118,29 +120,45 @@ def test_no_command_takes_a_node_from_a_training_or_for_a_warning(answer: str, l
     assert () == commands(finding, "node-1", verdict, RemedyContext("kubernetes"))
 
 
-@pytest.mark.parametrize(("other", "shown"), [("node-1", False), ("node-2", True)])
-def test_only_the_commands_of_the_strongest_action_of_a_node_are_shown(other: str, shown: bool) -> None:
-    """HyperPod drops a reboot whose reason a drain replaces."""
-    weak, strong = (
-        replace(_finding(other, Action.INSPECT), check="gpu.inventory"),
-        _finding(action=Action.REBOOT),
-    )
-    verdict = replace(_verdict(weak), findings=(weak, strong))
-    context = VerdictContext(RemedyContext("hyperpod-slurm", "p5.48xlarge"))
-    first, second = advised(gathered((weak, strong)), verdict, context)
+@pytest.mark.parametrize(
+    ("launcher", "action", "other", "shown"),
+    [
+        ("hyperpod-slurm", Action.INSPECT, "node-1", (False, True)),
+        ("hyperpod-slurm", Action.INSPECT, "node-2", (True, True)),
+        ("slurm", Action.REBOOT, "node-1", (True, False)),
+        ("sagemaker", Action.REBOOT, "node-2", (True, False)),
+    ],
+)
+def test_the_strongest_commands_stand_once(launcher: str, action: Action, other: str, shown: object) -> None:
+    """HyperPod drops a reboot whose reason a drain replaces; and nobody types a command again for another check."""
+    findings = (replace(_finding(other, action), check="gpu.inventory"), _finding(action=Action.REBOOT))
+    context = VerdictContext(RemedyContext(launcher, "p5.48xlarge", "job"))
 
-    assert (shown, True) == (bool(first.commands), bool(second.commands))
+    found = advised(gathered(findings), replace(_verdict(findings[0]), findings=findings), context)
+    assert shown == tuple(bool(each.commands) for each in found)
+
+
+def test_what_fails_everywhere_is_looked_at_where_it_is_shared() -> None:
+    """Image and policy are named, and the command tests one node without both."""
+    place = RemedyContext("slurm", "p5.48xlarge", shared=("image of the checks: x",))
+    (item,) = gathered((_finding(),))
+    remedy, lines = advice(item, _verdict(_finding(), suspect=True), place)
+
+    assert "They have in common: image of the checks: x; the policy's entry gpu.row_remap." in remedy
+    assert ("ssh node-1 prelaunch check --instance-type p5.48xlarge --profile deep",) == lines
 
 
 @pytest.mark.parametrize("kind", [PageKind.QUESTION, PageKind.REFUSED])
-def test_a_question_about_a_refusal_has_no_command(kind: PageKind) -> None:
-    """The answer may start a training on that node. What a command does is not said either."""
-    judged = JudgedReport(
-        healthy(), _verdict(_finding()), context=VerdictContext(RemedyContext("kubernetes"))
-    )
-    item = content._judged(page(kind), judged).items[0]
+def test_a_question_about_a_refusal_has_a_cost_and_no_command(kind: PageKind) -> None:
+    """The answer may start a training on that node. What a command does is not said either; of a refusal a cost helps nobody."""
+    verdict, asks = _verdict(_finding()), kind is PageKind.QUESTION
+    site, cost = RemedyContext("kubernetes"), cost_of(healthy(), verdict, CostTerms(hours=72))
+    judged = JudgedReport(healthy(), verdict, context=VerdictContext(site, cost=cost))
+    made = content._judged(page(kind), judged)
+    (item,) = made.items
 
-    assert [kind is PageKind.REFUSED] * 2 == [bool(item.commands), PURPOSES["kubernetes"] in item.remedy]
+    assert [not asks] * 2 == [bool(item.commands), PURPOSES["kubernetes"] in item.remedy]
+    assert asks is ("may lose" in " ".join(made.costs))
 
 
 @pytest.mark.parametrize("decision", [Decision.REFUSED, Decision.OBSERVED, Decision.OVERRIDDEN])
@@ -163,7 +181,8 @@ def test_a_refusal_says_on_every_page_what_to_type_unless_somebody_trains(decisi
     trained = with_ending(
         replace(end(decision, None, judged=judged), training=Training("j", JobState.RUNNING, "")), "bravo"
     )
-    assert refused is (STARTED_ANYWAY not in content.page_of(page_session(), trained).text)
+    said = content.page_of(page_session(), trained).text
+    assert [refused] * 2 == [line not in said for line in (RUNS_ANYWAY, f"Do: {AFTER_TRAINING} ")]
 
 
 @pytest.mark.parametrize(

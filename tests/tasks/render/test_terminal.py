@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree as xml
 
@@ -276,11 +275,6 @@ def test_the_clusters_row_does_not_call_the_nodes_checks_skipped() -> None:
     assert "warn" in row and "skipped<" not in row
 
 
-def silent(*nodes: str) -> Verdict:
-    found = Finding(Level.FAIL, Cause.EVIDENCE, "report", "", "the report ends early", "", LOG)
-    return replace(verdict_of(healthy()), findings=tuple(replace(found, subject=node) for node in nodes))
-
-
 @pytest.mark.parametrize(
     "subjects",
     [("node-1",), ("node-1/rank-0", "node-1/rank-1"), ("node-1/rank-0 <-> node-2/rank-9",), ("cluster",)],
@@ -290,13 +284,3 @@ def test_a_remedy_for_several_nodes_says_each(subjects: tuple[str, ...]) -> None
     assert LOGS == in_number(LOG, ("node-1", "node-2/rank-3"))
     assert "" == in_number("", ("node-1", "node-2/rank-3"))
     assert LOG == in_number(LOG, subjects)
-
-
-@pytest.mark.parametrize("page", [html, terminal, markdown])
-def test_a_page_says_it_of_a_group(page: Callable[..., str]) -> None:
-    """For 37 nodes at once, for one as it is written."""
-    many = page(None, silent(*(f"node-{number}" for number in range(37))), "c")
-    one = page(None, silent("node-1"), "c")
-    many, one = (" ".join(re.sub(r"&#39;|&#x27;", "'", text).split()) for text in (many, one))
-
-    assert LOGS in many and LOG in one and LOGS not in one

@@ -27,23 +27,14 @@ def paragraphs(judged: JudgedReport) -> list[str]:
 def test_question_text_for_one_finding_is_five_paragraphs() -> None:
     """No table of nodes or checks, no evidence and no digest: five lines for one finding."""
     report = wrong_sums(healthy())
-    said = paragraphs(JudgedReport(report, verdict_of(report)))
+    verdict = verdict_of(report)
+    context = VerdictContext(cost=cost_of(P5, verdict, CostTerms(hours=72)))
+    said = paragraphs(JudgedReport(report, verdict, context=context))
 
     assert said[0] == "**NO-GO test: &#60;b&#62;node-1&#60;/b&#62;**"
     assert "1970-01-01 01:00 UTC" in said[1] and "launch-anyway overrides it" in said[2]
     assert said[3].startswith("- **FAIL") and "node-1" in said[3]
-    assert len(said) == 5 and "training.expected_hours" in said[4]
-
-
-def test_both_answers_have_a_cost_where_it_is_known() -> None:
-    """To start anyway, and to wait for a replacement."""
-    report = wrong_sums(healthy())
-    verdict = verdict_of(report)
-    context = VerdictContext(cost=cost_of(P5, verdict, CostTerms(hours=72)))
-    (said,) = paragraphs(JudgedReport(report, verdict, context=context))[4:]
-
-    assert "Starting the training anyway may lose" in said
-    assert "a replacement of a node takes" in said
+    assert len(said) == 5 and "may lose" in said[4] and "a replacement of a node takes" in said[4]
 
 
 def test_many_findings_are_counted_and_hostile_ones_are_inert() -> None:
@@ -54,7 +45,7 @@ def test_many_findings_are_counted_and_hostile_ones_are_inert() -> None:
     found = tuple(replace(verdict.findings[0], message=f"{number} {bad}") for number in range(FINDINGS + 3))
     said = paragraphs(JudgedReport(report, replace(verdict, findings=found)))
 
-    assert [line[:4] for line in said[3:-1]] == ["- **"] * FINDINGS + ["- 3 "]
+    assert [line[:4] for line in said[3:]] == ["- **"] * FINDINGS + ["- 3 "]
     assert not any(sign in "\n".join(said) for sign in ("<", "\x1b", "\u202e", "](", "://"))
     assert len("\n".join(said)) < 12_000
 

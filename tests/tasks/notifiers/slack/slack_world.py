@@ -26,7 +26,7 @@ COMMAND = "aws sagemaker update-training-job --training-job-name p5-1-check-1 --
 BROKEN = "node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed"
 ADVICE = f"Replace the node. {PURPOSES['sagemaker']}"
 OUTPUT = "Memory: Fail\nGPU 5: error in 0x7f"
-ITEM = Item("FAIL", "HARDWARE", "ip-10-0-3-7", "dcgm.diag", BROKEN, ADVICE, (COMMAND,), OUTPUT, True)
+ITEM = Item("FAIL HARDWARE", "HARDWARE", "ip-10-0-3-7", "dcgm.diag", BROKEN, ADVICE, (COMMAND,), OUTPUT, True)
 RUN = "http://127.0.0.1:4200/runs/flow-run/1"
 
 
@@ -71,6 +71,7 @@ CANNOT_TELL = replace(
 )
 ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, RUN)
 DOUBT = "node-2 has a clock that is not synchronised"
+ODD = Item("WARN CONFIGURATION", "CONFIGURATION", "node-2", "system.clock", DOUBT, "Start it.", (), "", True)
 QUESTION = replace(
     REFUSED,
     title=f"ASK p5-prod: {DOUBT}. Answer by 14:13 UTC",
@@ -81,7 +82,7 @@ QUESTION = replace(
     costs=(
         "Starting the training anyway may lose 12 node-hours in its first 24 h; a replacement of a node takes 1 to 3 h.",
     ),
-    items=(Item("WARN", "CONFIGURATION", "node-2", "system.clock", DOUBT, "Start chronyd.", (), "", True),),
+    items=(ODD,),
 )
 STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report", 14, 27, 80.0)
 

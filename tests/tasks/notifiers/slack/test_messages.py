@@ -52,7 +52,8 @@ def test_a_name_that_was_typed_proves_nobody() -> None:
     proven = replace(typed, who="U012AB3CD", via=AnswerChannel.SLACK, verified=True)
 
     assert "U012AB3CD [Slack] (Prefect's form, unverified) allowed it: it is fine" == typed.line
-    assert "plain_text" == answer_message(typed.summary).blocks[0]["text"]["type"]
+    for summary in (typed.summary, replace(proven.summary, slack_user="!channel")):
+        assert "plain_text" == answer_message(summary).blocks[0]["text"]["type"]
     assert "<@U012AB3CD> (Slack) allowed it" in answer_message(proven.summary).blocks[0]["text"]["text"]
 
 
@@ -74,16 +75,6 @@ def test_machines_that_may_be_billed_are_named_before_the_findings() -> None:
 
     assert f"{PAID}: the pool of p5-1" in text and "This message is truncated" in text
     assert 1 == text.count("the pool of p5-1")
-
-
-def test_slack_mention_follows_from_the_user_field_and_not_from_the_words() -> None:
-    """However the line is worded, a proven user is shown by name, and what is no user id never is."""
-    proven = AnswerLine("has decided to launch", "The on-call", "U012AB3CD")
-    worded = AnswerLine("U012AB3CD (Slack) allowed it")
-    hostile = replace(proven, slack_user="!channel")
-
-    assert "<@U012AB3CD> (Slack) has decided to launch" == answer_message(proven).blocks[0]["text"]["text"]
-    assert ["plain_text"] * 2 == [answer_message(one).blocks[0]["text"]["type"] for one in (worded, hostile)]
 
 
 def test_a_mention_has_the_commands_of_each_broken_node() -> None:
@@ -184,7 +175,7 @@ def test_slack_question_keeps_its_buttons_at_the_block_limits() -> None:
 
 def test_hostile_text_is_inert() -> None:
     """What a node says mentions nobody, links nowhere, formats nothing, and hides nothing."""
-    hostile = Item("FAIL", "HARDWARE", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
+    hostile = Item("FAIL HARDWARE", "HARDWARE", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
     page = replace(
         REFUSED, title=f"NO-GO {HOSTILE}: {HOSTILE}", items=(hostile,), gate=HOSTILE, cluster=HOSTILE, costs=(HOSTILE,),
         facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answer=AnswerLine(HOSTILE),
