@@ -39,8 +39,8 @@ from checks.policy import CheckPolicy, Policy
 MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
 NEVER_WROTE = "it did not start, or it ended before it wrote one"
-AGAIN = "See whether the node is up, read its log (a gate keeps it in logs/ beside the report), then run the gate again."
-OF_ALL = "Read the nodes' logs (a gate keeps them in logs/ beside the report), then run the gate again."
+AGAIN = "See whether the node is up, read its log (in logs/ beside the report), then run the gate again."
+OF_ALL = "Read the nodes' logs (in logs/ beside the report), then run the gate again."
 SAME_VERSION = "Run the gate again with the same version of the checks and the policy."
 NO_LOG = "Its log is empty: read the engine's messages (sacct, kubectl describe) and dmesg for what ended it, then run the gate again."
 MEND = {

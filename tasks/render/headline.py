@@ -119,7 +119,7 @@ def explanation(verdict: Verdict) -> str:
     """One plain sentence on what the answer means for the machines."""
     if verdict.answer is Answer.GO:
         if verdict.level is Level.WARN:
-            return "There are warnings, and the policy accepts them."
+            return "There are warnings, which the policy accepts: they do not stop the training."
         return "PASS: every required check ran and met the policy."
     if verdict.answer is Answer.ASK:
         return "There are warnings, and the policy leaves the decision to a person."

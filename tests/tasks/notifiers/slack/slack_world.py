@@ -56,7 +56,7 @@ GO = replace(
     REFUSED, title="GO p5-prod: 4 of 4 nodes", topic=PageKind.GO, items=(), culprits=(),
     facts=facts("PASS: every required check ran and met the policy."),
 )  # fmt: skip
-READ_LOG = "See whether the node is up, read its log (a gate keeps it in logs/ beside the report), then run the gate again."
+READ_LOG = "See whether the node is up, read its log (in logs/ beside the report), then run the gate again."
 LOST = "node-3 sent no report (its process exited 7)"
 CANNOT_TELL = replace(
     REFUSED,
