@@ -182,7 +182,13 @@ def verdict_context(
     declared = report.declared
     gpus = _gpus_of_ranks(report, {node_of(finding.subject) for finding in verdict.findings})
     model, machine = declared.instance_type, short_text(declared)
-    site = RemedyContext(launcher, model, job, engine_nodes, machine, gpus, run_lines(report))
+    table = by_check(report.observations).get(INVENTORY)
+    drivers = {value for value in (table.column("driver") if table is not None else ()) if value}
+    driver = [
+        f"driver {', '.join(map(str, each))}" for each in drivers if isinstance(each, tuple) and any(each)
+    ]
+    shared = (*run_lines(report), *(driver if len(drivers) == 1 else ()))
+    site = RemedyContext(launcher, model, job, engine_nodes, machine, gpus, shared)
     matrices = DecodedMatrices(report, policy, facts) if facts is not None else ()
     return VerdictContext(site, ledger(report, policy, verdict), notes, cost, facts, matrices=matrices)
 

@@ -57,8 +57,11 @@ def test_a_finding_about_a_rank_says_which_gpu_it_has() -> None:
         (labels, "GPU 1 (0000:a8:00.0) is that of node-1, rank 3 if CUDA counts as NVML does."),
         (labels[:1], ""),
     ):
-        row = Observation("gpu.inventory", "node-1", Outcome.MEASURED, 1.0, {"gpus": listed})
+        row = Observation(
+            "gpu.inventory", "node-1", Outcome.MEASURED, 1.0, {"gpus": listed, "driver": ("580.1",)}
+        )
         context = verdict_context(replace(report, observations=(*report.observations, row)), POLICY, verdict)
+        assert ("driver 580.1",) == context.site.shared
         pages = [page(None, verdict, "local", context=context) for page in (html, terminal, markdown, junit)]
         assert [bool(expected)] * 4 == [(expected or "if CUDA counts") in text for text in pages]
 
