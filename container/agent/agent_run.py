@@ -39,6 +39,7 @@ from container.agent.settings import Settings, Verb
 from container.agent.supervisor import Signals
 
 UNKNOWN = "no-bundle"
+SPARE = "spare"  # tasks/launchers/slurm/job.sh looks for it
 UPLOAD_S = 40.0  # of the 120 s that SageMaker leaves after SIGTERM
 
 
@@ -119,6 +120,8 @@ def _attempt(
     ended = host_work.check(context, record.attempt, bundle)
     choice = None if context.signals.number else host_work.take_choice(context)
     if choice is not None and hosts.node not in choice.nodes:
+        if choice.attempt == record.attempt:  # the others start: the engine may have this one back
+            write_whole(settings.root / SPARE, b"")
         return record, mirror, Ended(Exit.GO, "this node is left out of the training")
     if choice is not None:
         left = replace(roster, members=tuple(each for each in roster.members if each.name in choice.nodes))

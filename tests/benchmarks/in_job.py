@@ -1,8 +1,8 @@
 """How long the hosts of a job take from their last check to the start of the training. Constructed reports, real sockets on loopback.
 
-`python -m tests.benchmarks.in_job [--nodes 512] [--profile quick] [--judges 3] [--spares 2]`: every host is a thread with an address, a
-responder and a report of its own, in eight processes. JSON on stdout: how many hosts may start, the seconds from the moment at which all checks
-have ended until the first and the last of them may, the CPU seconds of all processes, and the largest one's peak RSS.
+`python -m tests.benchmarks.in_job [--nodes 512] [--profile quick] [--judges 3] [--spares 2]`: every host is a thread with an address,
+a responder and a report of its own, in eight processes. JSON on stdout: how many hosts may start, the seconds from the moment at which
+all checks have ended until the first and the last of them may, the CPU seconds of all processes, and the largest one's peak RSS.
 """
 
 from __future__ import annotations

@@ -98,6 +98,22 @@ def test_a_spare_trains_in_place_of_a_node_that_failed(slurm: SlurmCluster, tmp_
 
 
 @pytest.mark.long
+def test_a_spare_that_passed_goes_back_to_slurm(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """While the training runs: the job shrinks, and its step goes on."""
+    training = ("{python}", "-c", "import time; time.sleep(12); print('trained')")
+    outcome = gate_of_few_checks(
+        slurm_gate(tmp_path / "shared", training=training, nodes=3), "cluster.declared.spares=1"
+    )
+    shown = slurm.run("scontrol", "show", "job", "-o").splitlines()[-1]
+
+    assert (Decision.LAUNCHED, 0, ["n3"]) == (outcome.decision, outcome.code, [*outcome.left_out]), (
+        outcome.reason
+    )
+    assert outcome.training and JobState.SUCCEEDED is outcome.training.state
+    assert " NodeList=n[0-2] " in shown and " NumNodes=3 " in shown and "ResizeTime=" in shown
+
+
+@pytest.mark.long
 def test_the_next_job_of_a_refused_gate_gets_other_nodes(slurm: SlurmCluster, tmp_path: Path) -> None:
     """`exclude_failed`: the node that failed is left out, the others train, and people hear of it."""
     n1 = ("ip", "-n", f"{slurm.name}-1", "link", "set", "eth0", "mtu")

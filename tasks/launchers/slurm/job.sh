@@ -59,9 +59,21 @@ failed_nodes() {
         sed 's|.*/||; s|[.]json$||' | sort | tr '\n' ' '
 }
 
+# Nodes that passed and that the training does not need go back to Slurm, except this one. A job that Slurm starts again gets all.
+give_back() {
+    local spare node left
+    for spare in "$job"/nodes/*/spare; do
+        node="${spare%/spare}" node="${node##*/}"
+        [[ -e "$spare" ]] && rm -f "$spare" && [[ "$node" != "${SLURMD_NODENAME:-}" ]] || continue
+        left="$(scontrol show hostnames "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%N)" | grep -Fxv "$node" | paste -sd,)"
+        (cd "$job" && scontrol update "JobId=$SLURM_JOB_ID" "NodeList=$left") >&2 # it writes two scripts where it runs
+    done
+}
+
 # Slurm counts whole minutes. At the max runtime the nodes are told first; SIGTERM to srun then kills its tasks.
 overdue=false failed='' failed_by=0 cut=''
 while kill -0 "$step" 2>/dev/null; do
+    give_back
     left=$((max_runtime_s - SECONDS))
     if ((failed_grace_s > 0)) && [[ -z "$failed" ]]; then
         failed="$(failed_nodes)"
