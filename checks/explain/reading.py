@@ -90,7 +90,8 @@ class Reading:
     in `unread` instead, which makes the answer CANNOT TELL. `left_out` ("name: why") is what is not judged. `unreported` are
     metrics, each with its check, that `driver` is too old to print. `remedy` is what to do about what is in `unread`, unless the
     sentence there is `Complete`. `understood` are the numbers of the lines that the reader knows; whatever else the text holds is
-    unread, too. `hosts` are the nodes that the text names as its own.
+    unread, too. `hosts` are the nodes that the text names as its own. The first line of an explanation says `brief`, what was found,
+    and, if nobody can tell, `doubt`, why.
     """
 
     output_kind: OutputKind
@@ -104,6 +105,8 @@ class Reading:
     remedy: str = WHOLE
     understood: frozenset[int] = frozenset()
     hosts: tuple[str, ...] = ()
+    brief: str = ""
+    doubt: str = "evidence is missing"
 
 
 @dataclass(frozen=True)

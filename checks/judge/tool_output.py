@@ -102,7 +102,7 @@ def _sorted(
         name = f"{endpoint.check} {rule.metric}"
         if rule.over not in (Over.SUBJECT, Over.EXPECTED):
             left_out.append(
-                f"{name}: this rule compares reports of nodes, which a program's output has none of"
+                f"{name}: a gate compares it between nodes, which one tool's output does not show"
             )
         elif rule.metric not in endpoint.metrics:
             also = "" if options.declared else ", or it needs --instance-type"

@@ -12,19 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.command_line import InputError
-from checks.explain.reading import (
-    CheckData,
-    ExplainError,
-    Garbled,
-    NotRecognised,
-    OutputKind,
-    Reading,
-    ReadOptions,
-)
+from checks.explain.reading import ExplainError, Garbled, NotRecognised, OutputKind, Reading, ReadOptions
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.builtin import builtin
 from checks.judge.culprits.matrix_file import DecodedTable, summary
-from checks.judge.tool_output import judge, unread
+from checks.judge.tool_output import ITSELF, judge, unread
 from checks.model import ANSWER_WORDS, Answer, Cause, FindingKind, Level, Verdict
 from checks.policy import Policy
 from checks.value_types import listed_names
@@ -54,7 +46,7 @@ _REPORT = re.compile(r'\s*\{\s*"(attempt|declared)"\s*:')
 LINES = 12
 UNRATED = (FindingKind.NO_BASELINE, FindingKind.ONLY_SMALL_MESSAGES)
 # The first line fits a terminal.
-FIRST_LINE, MOST_HOSTS = 100, 4
+FIRST_LINE, LEAST_NAME, MOST_HOSTS = 100, 12, 4
 _BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", Answer.ASK: "1;33"}
 
 
@@ -73,9 +65,8 @@ class ExplainedInput:
     held: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     policy: str = ""
-    checks: tuple[CheckData, ...] = ()
     tables: tuple[DecodedTable, ...] = ()
-    hosts: tuple[str, ...] = ()
+    reading: Reading | None = None
     instance_type: str = ""
 
 
@@ -124,9 +115,8 @@ def explain_text(
         judged.held,
         judged.left_out,
         chosen,
-        reading.checks if reading else (),
         judged.tables,
-        reading.hosts if reading else (),
+        reading,
         options.declared.instance_type if options.declared else "",
     )
 
@@ -183,9 +173,12 @@ def explanation_text(result: ExplainedInput, colour: bool = False, width: int = 
     Lines of the input are never folded, so that they can be searched for.
     """
     verdict, decoded = result.verdict, [summary(table) for table in result.tables]
-    head, short = ANSWER_WORDS[verdict.answer], _in_short(verdict)
+    head, short = ANSWER_WORDS[verdict.answer], _in_short(result)
     name = one_line(result.name, 4000)
-    room = max(FIRST_LINE - len(f"{head} : {short}"), 12)
+    if result.reading and result.reading.brief:
+        full = f"{one_line(result.reading.brief)}; {short}"
+        short = full if len(f"{head} : {full}") <= FIRST_LINE - LEAST_NAME else short
+    room = max(FIRST_LINE - len(f"{head} : {short}"), LEAST_NAME)
     name = name if len(name) <= room else f"…{name[1 - room :]}"
     lines = [
         f"{_paint(head, _BOLD[verdict.answer], colour)} {name}: {short}",
@@ -195,7 +188,8 @@ def explanation_text(result: ExplainedInput, colour: bool = False, width: int = 
     proofs: set[str] = set()
     for item in gathered(verdict.findings):
         proof = set(_proof(item))
-        lines += ["", *_finding(item, colour, width, again=bool(proof) and proof <= proofs)]
+        subject = "the run" if result.tool is OutputKind.NCCL_TESTS else "the node"
+        lines += ["", *_finding(item, subject, colour, width, again=bool(proof) and proof <= proofs)]
         proofs |= proof if item.remedy else set()
     if verdict.answer is Answer.NO_GO and not decoded:
         lines += ["", *_folded(_next(result), width)]
@@ -209,10 +203,11 @@ def explanation_text(result: ExplainedInput, colour: bool = False, width: int = 
     return "\n".join(lines) + "\n"
 
 
-def _in_short(verdict: Verdict) -> str:
+def _in_short(result: ExplainedInput) -> str:
     """What the answer follows from, in a few words. The findings below it say the rest."""
+    verdict = result.verdict
     if verdict.answer is Answer.CANNOT_TELL:
-        return "evidence is missing"
+        return result.reading.doubt if result.reading else one_line(result.title)
     if verdict.level is Level.PASS:
         return "no fault in what was judged"
     if verdict.level is Level.WARN:
@@ -224,9 +219,11 @@ def _in_short(verdict: Verdict) -> str:
 
 def _next(result: ExplainedInput) -> str:
     """What to type on the node once the remedies are done."""
-    hosts = listed_names(list(map(one_line, result.hosts)), MOST_HOSTS)
+    names = result.reading.hosts if result.reading else ()
+    hosts = listed_names(list(map(one_line, names)), MOST_HOSTS)
     declared = f" --instance-type {result.instance_type}" if result.instance_type else ""
-    return f"Next: after that, test {hosts or 'the node that printed this'} again. Type there: prelaunch check{declared}"
+    again = "repeat the run, and test each of" if len(names) > 1 else "test"
+    return f"Next: after that, {again} {hosts or 'the node that printed this'} again. Type there: prelaunch check{declared}"
 
 
 def not_judged(left_out: Sequence[str]) -> list[str]:
@@ -258,15 +255,15 @@ def _proof(item: Group) -> list[str]:
     return [line for _, evidence in item.evidence[:1] for line in clean(evidence).splitlines()]
 
 
-def _finding(item: Group, colour: bool, width: int, again: bool) -> list[str]:
+def _finding(item: Group, about: str, colour: bool, width: int, again: bool) -> list[str]:
     """`again`: an earlier finding with a remedy is proven by the same lines, so that its remedy comes first."""
     tone = {Level.FAIL: "31", Level.WARN: "33", Level.PASS: "32"}[item.level]
     if item.level is Level.FAIL and item.cause is Cause.EVIDENCE:
         tone = "35"
     head = item.heading
-    checks = one_line(", ".join(item.checks), 600)
-    subject = "the node " if item.is_predicate else ""
-    first, *rest = _folded(f"{head} {checks}: {subject}{one_line(item.message, 600)}", width)
+    checks = "" if item.checks == (ITSELF,) else f" {one_line(', '.join(item.checks), 600)}"
+    subject = f"{about} " if item.is_predicate else ""
+    first, *rest = _folded(f"{head}{checks}: {subject}{one_line(item.message, 600)}", width)
     lines = [_paint(head, tone, colour) + first.removeprefix(head), *rest]
     raw = _proof(item)
     lines += [f"  | {one_line(line)}" for line in raw[:LINES]]

@@ -125,10 +125,14 @@ def _of_runs(runs: Sequence[NcclTestsRun], log: NcclLog, options: ReadOptions) -
     ranks = {nccl_tests_result.ranks_of(run) for run in runs}
     version = f"nccl-tests {runs[0].version}".strip()
     names = ", ".join(dict.fromkeys(name_of(run) for run in runs))
-    title = f"{version}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.results) for r in runs)} sizes"
     hosts = tuple(dict.fromkeys(host for run in runs for host in run.hosts))
-    title, unread = f"{title}{_carrier(log)}", list(dict.fromkeys(unread))
-    return Reading(OutputKind.NCCL_TESTS, title, tuple(results), tuple(unread), hosts=hosts)
+    halves = [half for run in runs for record in run.results for half in record.placements]
+    on_nodes = f" on {len(hosts)} nodes" if len(hosts) > 1 else ""
+    ranks_text = f"{'/'.join(map(str, sorted(ranks)))} rank{'s' * (ranks != {1})}{on_nodes}"
+    brief = f"{names}, {ranks_text}, {max(half.busbw_gbps for half in halves):.4g} GB/s"
+    title = f"{version}: {brief} at most, {sum(len(run.results) for run in runs)} sizes{_carrier(log)}"
+    reading = Reading(OutputKind.NCCL_TESTS, title, tuple(results), tuple(dict.fromkeys(unread)), hosts=hosts)
+    return replace(reading, brief=brief, doubt=reading.doubt if options.declared else "no --instance-type")
 
 
 def _fault(run: NcclTestsRun, reason: str) -> str:
@@ -239,7 +243,7 @@ def _transport(log: NcclLog, instance: Instance | None, nodes: int) -> CheckData
 def _carrier(log: NcclLog) -> str:
     """What NCCL's log names as the network, with libfabric's provider and how many devices it found."""
     providers = [f"libfabric's provider {name}" for name in dict.fromkeys(log.providers.values())]
-    devices = [f"{'/'.join(map(str, log.nics))} devices"] if log.nics else []
+    devices = [f"{'/'.join(map(str, log.nics))} device{'s' * (set(log.nics) != {1})}"] if log.nics else []
     networks = [*(f"network {name}" for name in log.networks), *providers, *devices]
     return f"; NCCL chose {', '.join(networks)}" if networks else ""
 

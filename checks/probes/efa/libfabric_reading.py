@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from checks.explain.reading import CheckData, Complete, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching
@@ -22,7 +23,10 @@ _SCRIPT = re.compile(
 )
 _LOCALHOST = re.compile(r"localhost fi_pingpong test|fi_pingpong .*\b(127\.0\.0\.1|localhost)\b", re.I)
 UNNAMED = Complete("the provider is unknown: tcp prints the same table. Include the command line with -p efa")
-_PROVIDER = re.compile(r"fi_pingpong\b[^\n]*?\s-p\s*(\S+)")
+UNASKED = Complete(
+    "the output lists no EFA device, and the command line is missing: perhaps another provider was asked for. Run fi_info -p efa"
+)
+_PROVIDER = re.compile(r"fi_(?:info|pingpong)\b[^\n]*?\s(?:-p\s*|--provider[= ])([\w;]+)")
 
 
 def detect(text: str) -> bool:
@@ -32,20 +36,29 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """Read output of either tool. Raises CheckError."""
-    return read_pingpong(text, options) if _is_pingpong(text) else read_info(text)
+    """Read output of either tool; it tells nothing about EFA if its command line asks for other providers alone. Raises CheckError."""
+    reading = read_pingpong(text, options) if _is_pingpong(text) else read_info(text, options)
+    asked = dict.fromkeys(_PROVIDER.findall(text))
+    if not asked or any("efa" in name.split(";") for name in asked):
+        return reading
+    names = ", ".join(asked)
+    brief = f"only the provider {names} was asked for"
+    unread = (Complete(f"{brief}, which tells nothing about EFA. Run the command with -p efa"),)
+    title = f"output about the provider {names}"
+    return replace(reading, title=title, checks=(), unread=unread, brief=brief, doubt="EFA is unknown")
 
 
 def _is_pingpong(text: str) -> bool:
     return any(HEADER.match(line) for line in text.splitlines()) or _PINGPONG_LINE.search(text) is not None
 
 
-def read_info(text: str) -> Reading:
-    """The devices of `fi_info -p efa`."""
+def read_info(text: str, options: ReadOptions) -> Reading:
+    """The EFA devices in the output of fi_info, which without -p lists the endpoints of every provider."""
     number = fi_info.failure(text)
     if number is not None:
         return _failed(text, number)
-    endpoints = fi_info.without_layers(fi_info.parse(text))
+    listed = fi_info.without_layers(fi_info.parse(text))
+    endpoints = [endpoint for endpoint in listed if endpoint.provider == "efa"] or listed
     names = fi_info.domains(endpoints, "efa")
     metrics: dict[str, Value] = {
         "provider": "+".join(sorted({e.provider for e in endpoints})),
@@ -57,10 +70,17 @@ def read_info(text: str) -> Reading:
         "rdm_domains": _lines(text, (e.line for e in endpoints if e.domain in names), 3),
         "provider": _lines(text, (e.line for e in endpoints), 1),
     }
-    evidence = "\n".join(text.splitlines()[:60])
-    title = f"fi_info, {len(names)} EFA devices in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
-    results = (CheckData("efa.devices", metrics, rests, evidence),)
-    return Reading(OutputKind.FI_INFO, title, results, understood=lines_matching(text, _FIELD))
+    result = CheckData("efa.devices", metrics, rests, "\n".join(text.splitlines()[:60]))
+    brief = f"{len(names)} EFA device{'s' * (len(names) != 1)}"
+    title = f"fi_info, {brief} in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
+    reading = Reading(
+        OutputKind.FI_INFO, title, (result,), understood=lines_matching(text, _FIELD), brief=brief
+    )
+    if options.declared is not None:
+        return reading
+    if not any(fi_info.of_provider(endpoint, "efa") for endpoint in endpoints):
+        return replace(reading, checks=(), unread=(UNASKED,), doubt="EFA may not have been asked for")
+    return replace(reading, brief=f"{brief} (number not judged)")
 
 
 def _failed(text: str, number: int) -> Reading:
@@ -89,13 +109,14 @@ def read_pingpong(text: str, options: ReadOptions) -> Reading:
         rests["provider"] = _lines(text, (n for n, _ in ran), 1)
     best = max(table.results[-1].rate_gbps for table in tables)
     over = f"over {metrics['provider']}" if ran else "over an unnamed provider"
-    title = f"fi_pingpong {over}, {len(tables)} tables, {best:.2f} GB/s at most"
+    brief = f"fi_pingpong {over}, {best:.2f} GB/s"
+    title = f"{brief} at most, {len(tables)} table{'s' * (len(tables) > 1)}"
     result = CheckData("efa.pingpong", metrics, rests, "\n".join(text.splitlines()[:60]))
     numbered = enumerate(text.splitlines(), 1)
     table = {number for number, line in numbered if HEADER.match(line) or SIZE_LINE.match(line)}
     understood = lines_matching(text, _SCRIPT) | table
     unread = (*(() if ran else (UNNAMED,)), *_doubts(text, tables, options))
-    return Reading(OutputKind.FI_PINGPONG, title, (result,), unread, understood=understood)
+    return Reading(OutputKind.FI_PINGPONG, title, (result,), unread, understood=understood, brief=brief)
 
 
 def _doubts(text: str, tables: Iterable[PingpongTable], options: ReadOptions) -> Iterable[str]:

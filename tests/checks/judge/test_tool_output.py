@@ -97,7 +97,7 @@ def test_rule_that_compares_nodes_is_listed_as_not_judged() -> None:
     found = judged(reading({"wrong": 0, "version": "1"}), policy(WRONG, same))
 
     assert (
-        "a.check version: this rule compares reports of nodes, which a program's output has none of",
+        "a.check version: a gate compares it between nodes, which one tool's output does not show",
     ) == found.left_out
 
 

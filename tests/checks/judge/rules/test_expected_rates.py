@@ -9,7 +9,7 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Cause, Level
 from checks.probes.collectives.nccl_tests import read
-from tasks.reports.explained_input import ExplainedInput, explain_text
+from tasks.reports.explained_input import ExplainedInput, explain_text, explanation_text
 from tests.corpus.case import declared
 from tests.public.inputs import all_reduce
 
@@ -80,6 +80,8 @@ def test_without_a_declaration_the_rate_is_not_judged_and_that_is_said() -> None
 
     assert Answer.CANNOT_TELL is judged.verdict.answer
     assert ["bandwidth" in finding.message for finding in judged.verdict.findings] == [True]
+    first = "CANNOT TELL input: all_reduce, 8 ranks, 241.5 GB/s; no --instance-type"
+    assert first == explanation_text(judged).splitlines()[0]
     assert "nccl.tests busbw_gbps: not judged without --instance-type" in judged.left_out
 
 
