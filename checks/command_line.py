@@ -30,10 +30,11 @@ class UsageError(Exception):
 
 class InputError(Exception):
     """What was named cannot be used. `file` is where, `path` the dotted place in it ("" for all), `nearest` a valid word or None, and
-    `line` the line of the file, where it is known.
+    `line` the line of the file, where it is known. `more` is what else is wrong.
     """
 
     line: int | None = None
+    more: tuple[InputError, ...] = ()
 
     def __init__(self, file: str | Path, message: str, path: str = "", nearest: str | None = None) -> None:
         super().__init__(message)

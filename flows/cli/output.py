@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from checks.command_line import InputError
 from checks.exit_codes import Exit, RejectionKind
 from checks.process.stderr import silence
 from tasks.reports.command_line import OutputError, StdoutUnwritable, write_file
@@ -35,11 +36,15 @@ def rejection(
     nearest: str | None = None,
     category: RejectionKind = RejectionKind.REQUEST,
     line: int | None = None,
+    more: Sequence[InputError] = (),
 ) -> dict[str, object]:
-    """An input that was refused before anything started: {"error": {kind, file, path, line, message, nearest}}."""
+    """An input that was refused before anything started: {"error": {kind, file, path, line, message, nearest}}; what else is wrong
+    is in `more`.
+    """
     where = None if file is None else str(file)
     error = {"file": where, "path": path or None, "line": line, "message": message, "nearest": nearest}
-    return {"error": {"kind": category.value, **error}}
+    others = [rejection(e.file, e.path, e.message, e.nearest, line=e.line)["error"] for e in more]
+    return {"error": {"kind": category.value, **error, **({"more": others} if others else {})}}
 
 
 def json_text(document: Mapping[str, object], by_name: bool = True) -> str:
@@ -184,7 +189,8 @@ def say_rejected(error: Exception) -> None:
         return
     from tasks.render import rejected
 
-    write_stderr(rejected.annotation(rejected.from_error(error), os.environ.get("GITHUB_WORKSPACE", "")))
+    for each in (error, *(error.more if isinstance(error, InputError) else ())):
+        write_stderr(rejected.annotation(rejected.from_error(each), os.environ.get("GITHUB_WORKSPACE", "")))
 
 
 def annotate_end(line: str, code: int, notes: Sequence[str] = (), clean: bool = True) -> None:

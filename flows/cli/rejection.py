@@ -26,8 +26,8 @@ def report_error(form: str, error: Exception) -> int | None:
 def reject(form: str, error: Exception) -> int:
     """Report why nothing was started, in a workflow of GitHub at the line of the file; returns the exit code."""
     if form == "json" and isinstance(error, InputError):
-        document = rejection(error.file, error.path, error.message, error.nearest, line=error.line)
-        write_stdout(json_text(document))
+        fields = (error.file, error.path, error.message, error.nearest)
+        write_stdout(json_text(rejection(*fields, line=error.line, more=error.more)))
     elif form == "json":
         write_stdout(json_text(rejection(None, None, str(error), category=rejection_kind(error))))
     say_rejected(error)

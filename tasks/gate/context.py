@@ -6,7 +6,7 @@ Opening a context starts nothing and writes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from checks.documents.nearest import nearest
 from checks.documents.report import digest, dump_plain
 from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
-from checks.facts.instances import Facts, lacks, types_text
+from checks.facts.instances import Facts, lacks, types_text, unknown_type
 from checks.judge.baseline.bands import Baseline, digest_of
 from checks.judge.cost.cost import NOTHING_SAID, CostTerms
 from checks.judge.rules.wording import and_text
@@ -35,12 +35,19 @@ from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import terms_of
 from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_known_type, require_own_machine, topology_of, unfit_line
-from tasks.gate_file.model import Gate, Mode
-from tasks.gate_file.read import GateFileError, read_gate_file, read_toml, with_lines
+from tasks.gate_file.model import DEFAULT_LAUNCHER, Gate, Mode
+from tasks.gate_file.read import ALL_KEYS, GateFileError, read_gate_file, read_toml, together, with_lines
 from tasks.gate_file.references import options_from, policies_in, read_baseline, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
-from tasks.launchers.registry import LAUNCHERS, kernel_log_of, kinds_with, launcher_for, options_of
+from tasks.launchers.registry import (
+    LAUNCHERS,
+    kernel_log_of,
+    kinds_with,
+    launcher_for,
+    option_faults,
+    options_of,
+)
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.open import absolute, is_remote, open_store
@@ -140,20 +147,22 @@ def with_own_store(context: GateContext) -> GateContext:
 def open_gate_context(request: GateRequest) -> GateContext:
     """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
     path = _gate_file(request.gate_file)
+    here, file = path.resolve().parent, _shown_path(path)
     try:
         gate = read_gate_file(path, request.sets)
+        for name, value in gate.training.environment.items():
+            if SECRET_NAME.search(name):
+                remember_secret(value)
+        policy = _policy(file, here, gate.policy.file)
+        baseline = _baseline(file, here, gate, request.advanced.baseline)
+        facts = builtin().merged(gate.declared(()))
+        _require_known(file, gate, policy, facts)
+        topology = topology_of(gate.cluster, file, here)
     except GateFileError as error:
-        error.more += _wrong_options(path, error)
+        known = {other.path for other in (error, *error.more)}
+        others = _also_wrong(str(path) if error.file.startswith(str(path)) else file, path)
+        together(error, *(other for other in others if other.path not in known))
         raise
-    for name, value in gate.training.environment.items():
-        if SECRET_NAME.search(name):
-            remember_secret(value)
-    here, file = path.resolve().parent, _shown_path(path)
-    policy = _policy(file, here, gate.policy.file)
-    baseline = _baseline(file, here, gate, request.advanced.baseline)
-    facts = builtin().merged(gate.declared(()))
-    _require_known(file, gate, policy, facts)
-    topology = topology_of(gate.cluster, file, here)
     store, address, local = _kept_in(file, gate, request.advanced.store)
     options = options_from(here, gate.cluster.options)
     engine = LauncherAddress(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
@@ -163,7 +172,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
         kernel_log = kernel_log_of(engine.launcher)
     except LaunchRejected as error:
         is_given = "launcher" in gate.cluster.model_fields_set
-        raise _about_launcher(file, engine.launcher, error, is_given) from error
+        raise _about_launcher(file, engine.launcher, options, error, is_given) from error
     _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
     if gate.cluster.declared.spares and launcher.placement is not Placement.IN_JOB:
@@ -207,37 +216,72 @@ def _shown_path(path: Path) -> str:
     return str(path.resolve()) if relative.startswith("..") else relative
 
 
-def _wrong_options(path: Path, error: GateFileError) -> tuple[GateFileError, ...]:
-    """What the launcher refuses of a file whose keys are wrong, so that nobody corrects them one by one."""
-    cluster: dict[str, Any] = {}
+def _also_wrong(file: str, path: Path) -> Iterator[GateFileError]:
+    """What the launcher, the policy and the instance types refuse of a file that is wrong, so that nobody corrects it one by one."""
+    for refused_by in (_require_options, _require_policy, _require_type, _require_checks):
+        try:
+            refused_by(file, path.parent, read_toml(path)[0])
+        except GateFileError as error:
+            yield from (error,) if error.path else ()
+        except (LookupError, TypeError, AttributeError):
+            pass  # a key that is missing, or no table: the first error says so
+
+
+def _require_options(file: str, here: Path, table: Mapping[str, Any]) -> None:
+    cluster = table["cluster"]
+    launcher, options = cluster.get("launcher", DEFAULT_LAUNCHER), options_from(here, cluster["options"])
     try:
-        cluster = read_toml(path)[0]["cluster"]
-        launcher_for(cluster["launcher"], options_from(path.parent, cluster["options"]), path.parent)
-    except LaunchRejected as rejected:
-        return (_about_launcher(error.file, cluster["launcher"], rejected),)
-    except (GateFileError, LookupError, TypeError, AttributeError):
-        pass
-    return ()
+        launcher_for(launcher, options, here)
+    except LaunchRejected as error:
+        raise _about_launcher(file, launcher, options, error, "launcher" in cluster) from error
+
+
+def _require_policy(file: str, here: Path, table: Mapping[str, Any]) -> None:
+    _policy(file, here, table["policy"]["file"])
+
+
+def _require_type(file: str, here: Path, table: Mapping[str, Any]) -> None:
+    name, instances = table["cluster"]["declared"]["instance_type"], builtin().instances
+    if "machine" not in table["cluster"] and name not in instances:
+        raise GateFileError(file, "cluster.declared.instance_type", *unknown_type(name, tuple(instances)))
+
+
+def _require_checks(file: str, here: Path, table: Mapping[str, Any]) -> None:
+    unknown = [*_unknown_checks(file, table["checks"], [check.name for check in catalog.CATALOG])]
+    if unknown and "extra" not in table["checks"]:
+        raise together(*unknown)
 
 
 def _about_launcher(
-    file: str, launcher_name: str, error: LaunchRejected, is_given: bool = True
+    file: str, launcher: str, options: Mapping[str, object], error: LaunchRejected, is_given: bool
 ) -> GateFileError:
-    cause = error.__cause__
-    if isinstance(cause, DecodeError):
-        name = cause.path.removeprefix("options.")
-        others = () if name in options_of(launcher_name) else kinds_with(name)
-        if others:
-            whose = (
-                f"the launcher {launcher_name}"
-                if is_given
-                else f"cluster.launcher is not given, so it is {launcher_name}, which"
-            )
-            verb = "has" if len(others) == 1 else "have"
-            message = f"{whose} has no such option; {and_text(others)} {verb} it"
-            return GateFileError(file, f"cluster.{cause.path}", message)
-        return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
-    return GateFileError(file, "cluster" if launcher_name in LAUNCHERS else "cluster.launcher", str(error))
+    """What a launcher refuses of its options, each of them. The first also says which launcher has them, if none is given."""
+    if launcher not in LAUNCHERS:
+        return GateFileError(file, "cluster.launcher", str(error))
+    faults = [*option_faults(launcher, options)]
+    if not is_given and (fitting := [name for name in LAUNCHERS if options.keys() <= options_of(name)]):
+        message = f"is not given, so it is {launcher}, which lacks some of [cluster.options]. Name one that has them"
+        return GateFileError(file, "cluster.launcher", f"{message}: {', '.join(fitting)}")
+    first = [] if faults else [GateFileError(file, "cluster", str(error))]
+    return together(*first, *(_about_option(file, launcher, fault) for fault in faults))
+
+
+def _about_option(file: str, launcher: str, fault: DecodeError) -> GateFileError:
+    name, message, near = fault.path.split(".")[1], fault.reason, fault.nearest
+    others = kinds_with(name)
+    if name not in options_of(launcher) and (others or near is None):
+        has = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it" if others else ALL_KEYS
+        message, near = f"the launcher {launcher} has no such option; {has}", None
+    return GateFileError(file, f"cluster.{fault.path}", message, near)
+
+
+def _unknown_checks(file: str, table: Mapping[str, Any], names: Sequence[str]) -> Iterator[GateFileError]:
+    """Of the checks that `skip` and `timeouts_s` name, those that do not exist."""
+    named = [(f"timeouts_s.{name}", name) for name in table.get("timeouts_s", ())]
+    named += [(f"skip[{index}]", name) for index, name in enumerate(table.get("skip", ()))]
+    for key, name in named:
+        if name not in names:
+            yield GateFileError(file, f"checks.{key}", "there is no such check", nearest(name, names))
 
 
 def _policy(file: str, here: Path, entry: str) -> Policy:
@@ -283,11 +327,8 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     except CatalogError as error:
         raise GateFileError(file, "checks.extra", str(error)) from error
     checks = [check.name for check in catalogue]
-    for name in gate.checks.timeouts_s:
-        if name not in checks:
-            raise GateFileError(
-                file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks)
-            )
+    if unknown := [*_unknown_checks(file, gate.checks.model_dump(), checks)]:
+        raise together(*unknown)
     table = gate.declared(())
     applying = [check for check in catalogue if lacks(check.part, table, instance) is None]
     if missing := [check.name for check in applying if check.name not in policy.checks]:
@@ -306,11 +347,9 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
 
 def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:
     """Require that a skipped check is one that the policy does not require on the declared machines."""
-    declared, names = gate.declared((), kernel_log), [c.name for c in catalog.with_extra(gate.checks.extra)]
+    declared = gate.declared((), kernel_log)
     for index, name in enumerate(gate.checks.skip):
         where = f"checks.skip[{index}]"
-        if name not in names:
-            raise GateFileError(file, where, "there is no such check", nearest(name, names))
         line = policy.checks.get(name, CheckPolicy())
         if withheld_kernel_log.required(name, declared):
             text = f"{name} replaces the kernel log, which a job of this launcher cannot read, so it cannot be skipped"

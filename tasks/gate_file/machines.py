@@ -29,7 +29,10 @@ def require_known_type(file: str, gate: Gate, policy: Policy, facts: Facts) -> N
     if instance_type in facts.instances:
         return
     message, near = unknown_type(instance_type, tuple(facts.instances))
-    message += f". The policy {gate.policy.file} is for {types_text(policy.instance_types, instance_type)}"
+    if near is None:
+        message += (
+            f". The policy {gate.policy.file} is for {types_text(policy.instance_types, instance_type)}"
+        )
     raise GateFileError(file, "cluster.declared.instance_type", message, near)
 
 

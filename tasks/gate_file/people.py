@@ -81,18 +81,20 @@ class Notify(NotifyTable):
     @model_validator(mode="after")
     def reachable(self) -> Notify:
         """Every notifier that is named has its table, and there is an owner."""
-        used = {*self.order, *self.owner}
-        for name in ("slack", "pagerduty", "apprise"):
-            if name in used and getattr(self, name) is None:
-                raise ValueError(f"order names {name}, but there is no table [notify.{name}]")
-        if used != {"log"} and not self.owner:
-            raise ValueError(
-                'name the owner of the gate: owner = ["slack"], for example. The hardware on-call is not notified of missing evidence'
-            )
+        wrong = [
+            f"{'order' if name in self.order else 'owner'} names {name}, but there is no table [notify.{name}]"
+            for name in self.notifiers
+            if name != "log" and getattr(self, name) is None
+        ]
+        if {*self.order, *self.owner} != {"log"} and not self.owner:
+            reason = "The hardware on-call is not notified of missing evidence"
+            wrong.append(f'name the owner of the gate: owner = ["slack"], for example. {reason}')
         if "pagerduty" in self.owner and not (self.pagerduty and self.pagerduty.owner_routing_key):
-            raise ValueError("owner names pagerduty, so [notify.pagerduty] owner_routing_key is required")
+            wrong.append("owner names pagerduty, so [notify.pagerduty] owner_routing_key is required")
         if "apprise" in self.owner and not (self.apprise and self.apprise.owner_urls):
-            raise ValueError("owner names apprise, so [notify.apprise] owner_urls is required")
+            wrong.append("owner names apprise, so [notify.apprise] owner_urls is required")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
     @property

@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -18,12 +19,17 @@ from pydantic_core import ErrorDetails
 
 from checks.command_line import InputError
 from checks.documents.nearest import nearest
+from checks.policy import Policy
 from tasks.gate_file.folder import SUFFIX, names_in
 from tasks.gate_file.model import CODE_FORM, LOCKED, LOCKED_OPTION_ENDS, NAME_FORM, Gate
+from tasks.gate_file.references import A_GATE_FILE, document_kind
 
 FILE_BYTES = 1 << 20
 # Where somebody may have written the secret itself: what was found is not repeated.
 REFERRING = ("notify", "approval", "app_token", "bot_token")
+TOML_RULES = 'Text needs quotes (name = "x"), and each table and key may be there only once'
+ALL_KEYS = "`prelaunch site schema gate` prints all keys"
+MODES = "off does nothing, plan says what it would do, ask asks a person before each repair, act repairs without a question"
 # Their name in the form, and on the command line.
 OVERRIDES = "overrides (--set)"
 EXPECTED = {
@@ -41,13 +47,11 @@ FORMS = {
 
 
 class GateFileError(InputError):
-    """Rejected before anything started. `more` are the other keys of the file that are wrong."""
-
-    more: tuple[GateFileError, ...] = ()
+    """Rejected before anything started. `more` are the other keys that are wrong."""
 
     def __str__(self) -> str:
         others = [
-            f"{f'line {item.line}: ' * bool(item.line)}{item.path}: {item.account}" for item in self.more
+            f"{item}".removeprefix(f"{self.file}: ").removeprefix(f"{self.file}, ") for item in self.more
         ]
         return "\n  ".join([super().__str__(), *(["Also wrong:", *others] if others else [])])
 
@@ -62,7 +66,8 @@ class GateFileError(InputError):
         for error in (self, *self.more):
             if error.line is None and error.path:
                 with contextlib.suppress(OSError, ValueError):
-                    error.line = line_of(Path(self.file).read_text(encoding="utf-8"), error.path)
+                    error.line = line_of(Path(error.file).read_text(encoding="utf-8"), error.path)
+        self.more = tuple(sorted(self.more, key=lambda error: error.line or 0))
 
 
 class OverrideError(GateFileError):
@@ -113,6 +118,10 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         if len(data) > FILE_BYTES:
             raise GateFileError(str(path), "", f"larger than the {FILE_BYTES} bytes that are read")
         text = data.decode("utf-8")
+        if not text.strip():
+            raise GateFileError(str(path), "", "is empty. `prelaunch init` writes a gate file")
+        if (kind := document_kind(data)) not in ("", A_GATE_FILE):
+            raise GateFileError(str(path), "", f"is {kind}. This needs a gate file")
         return tomllib.loads(text), text
     except IsADirectoryError as error:
         message = "is a folder. This needs a gate file: the TOML file that a gate was started with"
@@ -126,8 +135,10 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         # Python 3.14 has the line as an attribute.
         match = re.search(r"\(at line (\d+)", str(error))
-        line = int(match[1]) if match else None
-        raise GateFileError(str(path), "", f"is not valid TOML: {error}", line=line) from error
+        message, line = f"is not valid TOML: {error}. {TOML_RULES}", int(match[1]) if match else None
+        if text.lstrip().startswith("{"):
+            message, line = "is JSON. A gate file is TOML", None
+        raise GateFileError(str(path), "", message, line=line) from error
 
 
 def _absent(path: Path) -> GateFileError:
@@ -230,11 +241,18 @@ def plain_error(
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
     faults = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     by_path: dict[str, GateFileError] = {}
-    for wrong in (_in_words(fault, model) for fault in faults):
-        if not any(wrong[0] == fault.nearest for fault in by_path.values()):
-            by_path.setdefault(wrong[0], error_type(file, *wrong))
-    first, *others = by_path.values()
-    first.more = tuple(others)
+    for path, *wrong in (_in_words(fault, model) for fault in faults):
+        # A wrong item is missing in its list, too.
+        path = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
+        if not any(path == key.nearest or key.path.startswith(f"{path}[") for key in by_path.values()):
+            by_path.setdefault(path, error_type(file, path, *wrong))
+    return together(*by_path.values())
+
+
+def together(first: GateFileError, *others: InputError) -> GateFileError:
+    """One error that names all."""
+    for other in others:
+        first.more, other.more = (*first.more, other, *other.more), ()
     return first
 
 
@@ -242,7 +260,9 @@ def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | No
     """An unknown key: it stands in the wrong table where only one other has it, else it is misspelt."""
     places = places_of(loc[-1], model)
     near = places[0] if len(places) == 1 else nearest(loc[-1], _keys(loc[:-1], model))
-    all_keys = "; `prelaunch site schema gate` prints all keys" if near is None and model is Gate else ""
+    all_keys = f"; {ALL_KEYS}" if near is None and model is Gate else ""
+    if not places and model is Gate and loc[-1] in {field.name for field in fields(Policy)}:
+        near, all_keys = None, ". It is a key of the policy, whose file [policy] names"
     if near and near not in places and model is Gate:  # as --set takes it
         near = ".".join([*loc[:-1], near])
     return ".".join(loc), f"unknown key{all_keys}", near
@@ -259,6 +279,8 @@ def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, st
         return ".".join(loc[:3]), f"expected a value or a list of texts, found {_name(value)}", None
     loc = [key for key in loc if key not in ("bool", "int", "float", "str", "[key]") and "[" not in key]
     path = ".".join(loc)
+    if path == "remediation.mode":
+        return path, f"{value!r:.80} is none of its modes: {MODES}", None
     if error_type in ("enum", "literal_error"):
         expected = str(ctx["expected"]).replace(" or ", ", ")
         choices = [choice.strip("'") for choice in expected.split(", ")]

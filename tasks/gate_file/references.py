@@ -24,14 +24,14 @@ from checks.policy import Policy, load
 from checks.value_types import DecodeError
 
 MOST_FILE_BYTES = 1 << 24
-VERDICT = "a verdict"
+VERDICT, A_GATE_FILE = "a verdict", "a gate file"
 # The first whose keys are all there. Each set is of no other kind.
 KINDS = (
     ("a report", frozenset({"schema_version", "gate_id", "declared", "plan"})),
     ("a baseline", frozenset({"schema_version", "groups", "left_out", "reports"})),
     (VERDICT, frozenset({"answer", "findings", "digests"})),
     ("a policy", frozenset({"instance_types", "on_warn", "checks"})),
-    ("a gate file", frozenset({"cluster", "policy", "training"})),
+    (A_GATE_FILE, frozenset({"cluster", "policy", "training"})),
     (
         "a report of another tool, which prelaunch explain reads",
         frozenset({"cluster_info", "cluster_summary", "nodes"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import cast
@@ -11,7 +11,7 @@ from typing import cast
 from checks.documents.decode import decode
 from checks.documents.nearest import nearest
 from checks.model import KernelLog
-from checks.value_types import DecodeError
+from checks.value_types import DecodeError, required, shape
 from tasks.launchers.base import Launcher, LaunchRejected
 
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`
@@ -46,16 +46,28 @@ def kinds_with(option: str) -> tuple[str, ...]:
 def launcher_for(engine: str, options: Mapping[str, object], root: Path) -> Launcher:
     """The launcher of that kind; `root` is a folder for what it keeps on this machine.
 
-    Raises LaunchRejected for an unknown kind or option, or a value of the wrong type, naming the nearest
-    valid one.
+    Raises LaunchRejected for an unknown kind or option, or a value of the wrong type, naming the nearest valid one.
     """
     if engine not in LAUNCHERS:
         near = nearest(engine, tuple(LAUNCHERS))
         hint = f" Did you mean {near!r}?" if near else ""
         raise LaunchRejected(f"launcher {engine!r:.80} is none of {', '.join(LAUNCHERS)}.{hint}")
     module = importlib.import_module(LAUNCHERS[engine])
-    try:
-        parsed = decode(module.Options, options, "options")
-    except DecodeError as error:
-        raise LaunchRejected(f"launcher {engine}: {error}") from error
-    return cast(Launcher, module.launcher(parsed, root))
+    for fault in option_faults(engine, options):
+        raise LaunchRejected(f"launcher {engine}: {fault}") from fault
+    return cast(Launcher, module.launcher(decode(module.Options, options, "options"), root))
+
+
+def option_faults(engine: str, options: Mapping[str, object]) -> Iterator[DecodeError]:
+    """What is wrong with each option of a launcher that exists."""
+    types, known = shape(importlib.import_module(LAUNCHERS[engine]).Options)
+    for name, value in options.items():
+        if name not in types:
+            yield DecodeError("unknown key", f"options.{name}", nearest(name, tuple(types)))
+            continue
+        try:
+            decode(types[name], value, f"options.{name}")
+        except DecodeError as error:
+            yield error
+    missing = [option.name for option in known if required(option) and option.name not in options]
+    yield from (DecodeError("missing key", f"options.{name}") for name in missing)

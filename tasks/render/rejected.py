@@ -35,7 +35,7 @@ class Rejection:
     """What was wrong, and where: `path` is a dotted key. "" and None where there is no such place.
 
     `word` heads it; `meaning` says what it means for the machines, and `remedy` what to do. `is_file`: `file` is one, and not the
-    words for what was typed.
+    words for what was typed. `also` is what else is wrong.
     """
 
     file: str
@@ -47,13 +47,15 @@ class Rejection:
     meaning: str = MEANING
     remedy: str = REMEDY
     is_file: bool = True
+    also: tuple[str, ...] = ()
 
 
 def from_error(error: Exception | str, rejection_kind: RejectionKind | None = None) -> Rejection:
     """The rejection that an error is, or that is known only in words."""
     if isinstance(error, GateFileError):
         fields = error.file, error.line, error.path, error.message, error.nearest
-        return Rejection(*fields, is_file=not isinstance(error, OverrideError))
+        also = tuple(f"{other.path or other.file}: {other.account}" for other in error.more)
+        return Rejection(*fields, is_file=not isinstance(error, OverrideError), also=also)
     remedy = LATER if rejection_kind is RejectionKind.BUSY else REMEDY
     return Rejection("", None, "", str(error), None, remedy=remedy)
 
@@ -71,7 +73,9 @@ def sentence(error: Rejection) -> str:
     prefix = (
         f"{one_line(error.file, 400)}{f', line {error.line}' if error.line else ''}: " if error.file else ""
     )
-    return f"{prefix}{_reason(error)}"
+    return " Also wrong: ".join(
+        [f"{prefix}{_reason(error)}", *(one_line(other, 400) for other in error.also)]
+    )
 
 
 def markdown(error: Rejection, name: str) -> str:
@@ -126,7 +130,7 @@ def annotation(error: Rejection, workspace: str) -> str:
         "title": "Prelaunch rejected the request",
     }
     properties = ",".join(f"{key}={_property(value)}" for key, value in places.items() if value)
-    return f"::error {properties}::{_data(sentence(replace(error, file=file) if file else error))}"
+    return f"::error {properties}::{_data(sentence(replace(error, file=file or error.file, also=())))}"
 
 
 def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> str:

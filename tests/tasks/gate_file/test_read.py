@@ -13,11 +13,13 @@ import pytest
 
 from checks.model import Profile
 from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.render.rejected import from_error
 from tests.flows.gates import write_gate
 from tests.tasks.gate_file.gate_files import edit, opened, refusal
 from tests.tasks.parameters import spread
 
-GATES = sorted((Path(__file__).parents[3] / "deployments" / "gates").glob("*.toml"))
+ROOT = Path(__file__).parents[3]
+GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
 
 
 NOTIFY = """
@@ -71,6 +73,8 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
         ('profile = "quick"', 'profile = "quik"', "checks.profile: 'quik' is none of quick, standard, deep", "quick"),
         ('name = "test"', 'name = "Test!"', "name: 'Test!' may have only lower-case letters, digits and dashes", None),
         ("network_s = 5.0", "network_s = nan", "checks.network_s: expected a finite number", None),
+        ('on_fail = "ask"', 'on_warn = "ask"', "approval.on_warn: unknown key. It is a key of the policy", None),
+        ("[policy]", '[remediation]\nmode = "auto"\n[policy]', "remediation.mode: 'auto' is none of its modes: off does", None),
         ('ed = "none"', 'ed = "slurm"', "training.distributed: 'slurm' is none of torchrun, mpi, none", None),
         ('file = "policy.toml"', "", "policy.file: missing key", None),
         ('"cpu"', '"p5.48xlage"', "cluster.declared.instance_type: 'p5.48xlage' is not a known instance type", "p5.48xlarge"),
@@ -84,10 +88,10 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
         ('owner = ["slack"', 'owner = ["pagerduty"',
          "notify: owner names pagerduty, so [notify.pagerduty] owner_routing_key is required", None),
         ('owner_urls = ["env:OWNER_MAIL"]', "", "notify: owner names apprise, so [notify.apprise] owner_urls is required", None),
-        ('order = ["slack"', 'order = ["slak"', "notify.order.0: 'slak' is none of slack, pagerduty, apprise, log", "slack"),
+        ('order = ["slack"', 'order = ["slak"', "notify.order[0]: 'slak' is none of slack, pagerduty, apprise, log", "slack"),
         ("order = ", "ordre = ", "notify.ordre: unknown key", "notify.order"),
         ("routing_key = ", "routing_kye = ", "notify.pagerduty.routing_kye: unknown key", "notify.pagerduty.routing_key"),
-        ('"U0123ABCD"', '"@jane"', "approval.approvers.0: is not the id of a Slack user", None),
+        ('"U0123ABCD"', '"@jane"', "approval.approvers[0]: is not the id of a Slack user", None),
         ('on_fail = "ask"', 'on_fail = "always"', "approval.on_fail: 'always' is none of refuse, ask", None),
         ('[notify.apprise]\nurls = ["env:MAIL"]', "[notify.apprise]\nurls = []", "notify.apprise.urls: must not be empty", None),
         ("routing_key", 'url = "http://events.pagerduty.com/x"\nrouting_key', "notify.pagerduty.url: is not of the form", None),
@@ -146,16 +150,23 @@ def test_overrides_change_values(tmp_path: Path) -> None:
 def test_every_wrong_key_is_named_at_once(tmp_path: Path) -> None:
     """Each with its line and the nearest valid word, so that nobody runs a command once for every typo."""
     path = edit(edit(write_gate(tmp_path), "nodes = 2", "nodes = 0"), 'profile = "quick"', 'profle = "quick"')
-    first, also, other, option = str(refusal(edit(path, "grace_s", "grace_z"))).splitlines()
-
-    assert "cluster.options.grace_z: unknown key. Did you mean 'grace_s'?" in option
+    edit(edit(path, "grace_s", 'partition = "x"\ngrace_z'), "policy.toml", "polcy.toml")
+    error = refusal(edit(path, "network_s = 5.0", 'skip = ["disk.oi", "x"]\ntimeouts_s = { "gpu.ecx" = 1 }'))
+    first, also, *others = str(error).splitlines()
 
     assert "checks.profle: unknown key. Did you mean 'checks.profile'?" in first and "  Also wrong:" == also
+    assert [
+        "cluster.declared.nodes: must be 1 or more, and is 0.",
+        "cluster.options.partition: the launcher local has no such option; slurm has it.",
+        "cluster.options.grace_z: unknown key. Did you mean 'grace_s'?",
+        "checks.skip[0]: there is no such check. Did you mean 'disk.io'?",
+        "checks.skip[1]: there is no such check.",
+        "checks.timeouts_s.gpu.ecx: there is no such check. Did you mean 'gpu.ecc'?",
+        f"policy.file: there is no file {tmp_path}/polcy.toml. Did you mean 'policy.toml'?",
+    ] == [re.sub(r"^  line \d+: ", "", other) for other in others]
+    assert len(others) == len(from_error(error).also)
     unsaid = edit(edit(write_gate(tmp_path), 'launcher = "local"\n', ""), "grace_s", "partition")
-    assert ": cluster.launcher is not given, so it is local, which has no such option; slurm has it." in str(
-        refusal(unsaid)
-    )
-    assert re.fullmatch(r"  line \d+: cluster.declared.nodes: must be 1 or more, and is 0.", other)
+    assert "cluster.launcher: is not given, so it is local, which lacks some" in str(refusal(unsaid))
 
 
 def test_an_override_does_not_mend_a_broken_file(tmp_path: Path) -> None:
@@ -171,7 +182,13 @@ def test_an_override_does_not_mend_a_broken_file(tmp_path: Path) -> None:
         ("x.toml", b"a = [", "not valid TOML"),
         ("x.toml", b"\xff\xfe", "not UTF-8"),
         ("x.toml", b"#" * (1 << 21), "larger than"),
-        ("x.toml", b"", "missing key"),
+        ("x.toml", b"", "is empty. `prelaunch init` writes"),
+        ("x.toml", b'{"cluster": {}}', "is JSON. A gate file is TOML.$"),
+        (
+            "x.toml",
+            (ROOT / "deployments/policies/local.toml").read_bytes(),
+            "is a policy. This needs a gate file.$",
+        ),
         ("absent.toml", None, "no such file, and .* has no gate files. `prelaunch init` writes one.$"),
         ("x/a.toml", None, "there is no folder .*/x. `prelaunch init` writes a gate file.$"),
         (".", None, "is a folder"),
@@ -201,7 +218,7 @@ def test_the_tables_about_people_are_read(tmp_path: Path) -> None:
     [
         ('"block:secret/slack-bot"', "notify.slack.token"),
         ('"env:PD_HARDWARE"', "notify.pagerduty.routing_key"),
-        ('"env:MAIL"', "notify.apprise.urls.0"),
+        ('"env:MAIL"', "notify.apprise.urls[0]"),
     ],
 )
 @pytest.mark.parametrize(
@@ -249,9 +266,6 @@ def test_beside_a_file_that_is_not_there_the_gate_files_are_named(tmp_path: Path
 
     assert error.message.endswith(f"The gate files in {tmp_path}: p5-prod.toml")
     assert str(tmp_path / "p5-prod.toml") == error.nearest
-
-
-ROOT = Path(__file__).parents[3]
 
 
 def gate(folder: Path, check: str = "disk.io", line: str = "") -> Path:
