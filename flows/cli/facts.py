@@ -1,4 +1,6 @@
-"""`prelaunch facts [TYPE]`: all built-in facts about an instance type, and each threshold that applies to it, with its source."""
+"""`prelaunch facts [TYPE]`: what is known about an instance type, on one screen; --verbose adds every fact and every threshold that
+applies to it, with its source.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from textwrap import shorten
 
 from checks.command_line import InputError
 from checks.documents.report import plain, plain_table
@@ -18,17 +21,30 @@ from checks.policy import FACTS, RELATIVE, CheckPolicy, Policy, Rule
 from flows.cli.output import write_result
 from flows.cli.shared_arguments import add_format, add_policy
 from tasks.gate_file.references import default_policy, read_policy
-from tasks.reports.facts import InstanceFact, instance_facts
+from tasks.reports.facts import CODES_SECTION, InstanceFact, instance_facts
 from tasks.reports.read import instance_named
 from tasks.text.tables import counted
 
+WIDTH = 114
+# How a row of a table is written, by the table's name; the others are in the whole list alone.
+RATES = {
+    "collectives": "{collective} over {transport}, {ranks} ranks on {machines}: {rate:g} GB/s at {size}",
+    "gemm": "matrix products in {precision}: {tflops:g} TFLOP/s",
+    "memory": "GPU memory, {test}: {gbps:,} GB/s",
+    "transfer": "copy, {way}: {gbps:g} GB/s",
+    "prices": "{purchase} in {region}: {usd_per_node_hour:.2f} USD per node-hour",
+    "durations": "profile {profile}: at least {seconds} s",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """[TYPE] --policy FILE --format text|json."""
+    """[TYPE] --policy FILE --verbose --format text|json."""
     parser.add_argument(
         "type", nargs="?", metavar="TYPE", help="such as cpu or p5.48xlarge (default: list the types)"
     )
     add_policy(parser, "whose thresholds are shown (default: the shipped policy)")
+    text = "print every fact and every threshold, with its source"
+    parser.add_argument("--verbose", action="store_true", help=text)
     add_format(parser)
 
 
@@ -39,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     instance = instance_named(arguments.type, "facts")
     policy = _policy(arguments.type, arguments.policy)
     facts = instance_facts(arguments.type, builtin())
-    text = "\n".join(_lines(arguments.type, instance, facts, policy)) + "\n"
+    lines = _lines if arguments.verbose else _summary
+    text = "\n".join(lines(arguments.type, instance, facts, policy)) + "\n"
     write_result(arguments.format, _document(arguments.type, instance, facts, policy), text)
     return int(Exit.GO)
 
@@ -75,11 +92,42 @@ def _document(
 
 
 def _flat(value: object) -> dict[str, object]:
-    return {key: item for key, item in plain_table(value).items() if key != "provenance"}
+    return {key: item for key, item in plain_table(value).items() if key not in ("provenance", "row")}
+
+
+def _summary(
+    name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None
+) -> list[str]:
+    """What people ask first, on one screen."""
+    memory = f", {instance.gpu_memory_mib:,} MiB each" if instance.gpu_memory_mib else ""
+    lines = [f"{name}: {_gpus(instance)}{memory}"]
+    lines += [f"Host:    {instance.vcpus} vCPUs, {instance.memory_gib:,} GiB"] if instance.memory_gib else []
+    efa = f", {counted(instance.efa_devices, 'EFA device')}" if instance.efa_devices else ""
+    lines += [f"Network: {instance.network_gbit_s:,} Gbit/s{efa}"] if instance.network_gbit_s else []
+    for section, entries in groupby(facts, key=lambda fact: fact.section):
+        rows = [(RATES[fact.name].format_map(_largest(fact)), fact) for fact in entries if fact.name in RATES]
+        width = max((len(text) for text, _ in rows), default=0)
+        lines += ["", f"{section}, each with its source:"] if rows else []
+        lines += [
+            f"  {text:{width}}  {shorten(fact.provenance.source, max(WIDTH - width, 40), placeholder=' …')}"
+            for text, fact in rows
+        ]
+    if policy is not None:
+        rules = [rule for line in policy.checks.values() for rule in line.rules]
+        said = f"{counted(len(rules), 'threshold')} for {counted(len(policy.checks), 'check')}"
+        lines += ["", f"Policy {policy.name} has {said}. A WARN means {policy.on_warn.value}."]
+    return [*lines, "", "--verbose prints every fact and every threshold, each with its source."]
+
+
+def _largest(fact: InstanceFact) -> dict[str, object]:
+    """The row; of a rate that depends on the size of a message, that at the largest one."""
+    size, rate = fact.row.get("points", [(0, 0)])[-1]
+    machines = counted(fact.row.get("nodes", 1), "node")
+    return {**fact.row, "size": f"{size >> 20:,} MiB", "rate": rate, "machines": machines}
 
 
 def _lines(name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None) -> list[str]:
-    lines, codes = [name], "codes and their meanings"
+    lines, codes = [name], CODES_SECTION
     lines += _facts([fact for fact in facts if fact.section != codes])
     absent = [column for column in FACTS if getattr(instance, column) is None]
     if absent:
@@ -96,7 +144,7 @@ def _facts(facts: Sequence[InstanceFact]) -> list[str]:
         for origin, group in groupby(entries, key=lambda fact: fact.provenance):
             for fact in group:
                 value = fact.value if isinstance(fact.value, str) else _number(fact.value)
-                lines.append(f"  {fact.name} = {value} {fact.unit}".rstrip())
+                lines.append(f"  {fact.name}: {value} {fact.unit}".rstrip())
             lines.append(f"    source: {origin}")
     return lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,17 @@ from checks.facts.peak_rates import of_model
 from checks.facts.provenance import KEYS, TABLE, Provenance, every_row
 
 FOLDER = Path(folder.__path__[0])
-CODES_SECTION = "codes and their meanings"
+CODES_SECTION = "Codes and their meanings"
 # The files, and what people read their rows under. Codes apply to every type with a GPU.
 SECTIONS = {
-    "parts": "the most that such a GPU can do",
-    **dict.fromkeys(("collectives", "gemm", "memory", "transfer"), "measured bandwidth of such machines"),
-    "prices": "prices, on demand",
-    "durations": "how long checks take",
-    "not_applicable": "not available on such a GPU",
-    "failures": "failure statistics, of any type",
+    "parts": "The most that such a GPU can do",
+    **dict.fromkeys(
+        ("collectives", "gemm", "memory", "transfer"), "Rates that are expected of such machines"
+    ),
+    "prices": "Prices on demand",
+    "durations": "How long the checks take",
+    "not_applicable": "Metrics that such a GPU does not have",
+    "failures": "Failure statistics of all types",
     **dict.fromkeys(("xid", "sxid", "nvlink5", "xid_overlays", "dcgm"), CODES_SECTION),
 }
 _UNITS = {
@@ -38,13 +40,14 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class InstanceFact:
-    """One fact: a number of the type itself, or a row of a table as text. `section` is what people read it under."""
+    """One fact: a number of the type itself, or a row of a table as text. `section` is what people read it under, `row` the row."""
 
     section: str
     name: str
     value: float | str
     unit: str
     provenance: Provenance
+    row: Mapping[str, Any] = field(default_factory=dict)
 
 
 def instance_facts(name: str, facts: Facts) -> tuple[InstanceFact, ...]:
@@ -56,11 +59,11 @@ def instance_facts(name: str, facts: Facts) -> tuple[InstanceFact, ...]:
 
 
 def _instance(instance: Instance, facts: Facts) -> Iterator[InstanceFact]:
-    for column in (field.name for field in fields(Instance)):
+    for column in (one.name for one in fields(Instance)):
         value = getattr(instance, column)
         if column not in ("provenance", "columns") and value not in (None, ""):
             yield InstanceFact(
-                "the type", column, value, _UNITS.get(column, ""), facts.origin(instance, column)
+                "The type", column, value, _UNITS.get(column, ""), facts.origin(instance, column)
             )
 
 
@@ -83,9 +86,9 @@ def _facts(file: str, section: str, name: str, instance: Instance) -> Iterator[I
         models = [other["model"] for other in data if "model" in other] if is_list and "model" in fact else []
         if _applies(fact, name, instance, devices, models):
             values = {column: value for column, value in fact.items() if column not in (*KEYS, TABLE)}
-            label = f"{file}.{table}" if is_list else f"{file}.{table}.{key}"
+            label = table if is_list else f"{file}.{table}.{key}"
             text = ", ".join(f"{column} {_short(value)}" for column, value in values.items())
-            yield InstanceFact(section, label, text, "", provenance)
+            yield InstanceFact(section, label, text, "", provenance, values)
 
 
 def _applies(fact: Mapping[str, Any], name: str, instance: Instance, devices: str, models: list[str]) -> bool:

@@ -19,7 +19,6 @@ from checks.facts.peak_rates import of_model
 from checks.facts.provenance import KEYS
 from flows.cli import facts
 from flows.cli.main import main
-from tasks.reports.facts import instance_facts
 
 ROOT = Path(__file__).resolve().parents[3]
 TYPE = "p5.48xlarge"
@@ -96,7 +95,7 @@ def test_every_threshold_of_the_policy_is_printed_with_its_source(capsys: pytest
 
     The type has no InfiniBand, so that only a machine of one's own shows what applies to that.
     """
-    assert main(["facts", TYPE]) == 0
+    assert main(["facts", TYPE, "--verbose"]) == 0
     lines = capsys.readouterr().out.splitlines()
     data = (ROOT / "checks" / "policies" / "nvidia.json").read_bytes()
     policy = json.loads(data)
@@ -133,6 +132,9 @@ def test_without_a_type_the_types_are_listed(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", list(builtin().instances))
-def test_every_type_can_be_told(name: str) -> None:
-    """Whatever its row leaves out."""
-    assert instance_facts(name, builtin())
+def test_every_type_can_be_told(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """On one screen, whatever its row leaves out."""
+    assert main(["facts", name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith(f"{name}: ") and len(lines) < 40 and max(map(len, lines)) <= 120
