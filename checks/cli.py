@@ -121,12 +121,12 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
 
 
 def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "run the checks, decide, then start COMMAND, if there is one, once every host has the pass"
+    text = "run the checks, decide, and after a pass start COMMAND on every host, if one is given"
     gating = verbs.add_parser("gate", help=text)
     gating.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="the gate's bundle")
     text = "folder for reports, verdicts and the failure file"
     gating.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=text)
-    text = "file of an earlier pass: run the checks only if these are not its machines"
+    text = "file of an earlier pass: if these are its machines, the checks are not run again"
     gating.add_argument("--confirm", type=Path, metavar="FILE", help=text)
     text = "accept the pass's machines under any name and in any order, identified by the token of their pool"
     gating.add_argument("--pooled", action="store_true", help=text)

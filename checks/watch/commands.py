@@ -27,7 +27,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     text = "end after so many rounds (default: go on until a signal)"
     watching.add_argument("--rounds", type=int, default=0, help=text)
     watching.set_defaults(verb=_watch)
-    text = "list the open findings of this machine, or close one that you have answered"
+    text = "list the open findings of this machine, or close one that you have dealt with"
     listing = verbs.add_parser("findings", help=text)
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.add_argument("--close", metavar="NAME", help="the name of an open finding, as the list shows it")

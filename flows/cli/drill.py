@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """NAME FILE --node N, how to reach the node, and the options of the faults."""
     parser.description = (
         "Makes a fault on a node, so that you can run a gate and see whether it, the engine and remediation notice it, and undoes "
-        "it after --keep, Ctrl-C, SIGTERM or a closed terminal. It is refused on a node that runs a job, does not serve, or whose "
-        "state the engine does not tell. Exit codes: 0 the fault was made and is undone, 1 it is not known that it is undone, "
+        "it after --keep, Ctrl-C, SIGTERM or a closed terminal. It is refused on a node that runs a job or is out of service, and "
+        "if the engine does not report its state. Exit codes: 0 the fault was made and undone, 1 the fault may still be there, "
         "2 rejected, and nothing was changed, 3 the fault could not be made, 130 and 143 interrupted before it was made."
     )
     add = parser.add_argument
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--through", default="", metavar="COMMAND",
         help='what runs a command on the node, such as "ip netns exec n1" (default: nothing if the node is this machine, else ssh N); '
-        "srun cannot reach a node any more once that is fenced",
+        "srun cannot reach a fenced node",
     )  # fmt: skip
     add(
         "--kernel-log", default=os.environ.get(FILE_VARIABLE, ""), metavar="PATH",
@@ -45,10 +45,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "set here); the line in it is overwritten afterwards, while one in /dev/kmsg stays until the node restarts",
     )  # fmt: skip
     add("--process", default="slurmd", help="killed-daemon, frozen-process: its name (default slurmd)")
-    add("--pid-file", default="", help="the file with its number, where several have the name")
-    add("--start", default="", metavar="COMMAND", help="what starts it again (default: systemctl start NAME)")
-    add("--interface", default="", help="shaped-link: default is that of the default route")
-    add("--rate", default="10mbit", help="shaped-link: tc's rate (default 10mbit)")
+    add("--pid-file", default="", help="the file with its process id, if several processes have this name")
+    add(
+        "--start",
+        default="",
+        metavar="COMMAND",
+        help="the command that starts it again (default: systemctl start NAME)",
+    )
+    add(
+        "--interface",
+        default="",
+        help="shaped-link: the network interface (default: that of the default route)",
+    )
+    add("--rate", default="10mbit", help="shaped-link: the rate for tc (default 10mbit)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -19,14 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """REPORT --mlflow-uri URI --mlflow-experiment-name NAME --policy FILE --format text|json."""
     parser.description = (
         "Judges a report and logs it as a run of an experiment of MLflow: parameters, metrics (a value that was not measured is not "
-        "logged), and the report as health_check_metrics.json. The same gate again is the same run. It needs the extra mlflow, whose "
-        "client also takes MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, from the environment. "
+        "logged), and the report as health_check_metrics.json. A gate that is exported twice stays one run. It needs the extra "
+        "mlflow. Credentials: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, in the environment. "
         "Exit codes: 0 logged, 2 rejected, 5 the server failed."
     )
     parser.add_argument("report", metavar="REPORT", help="a report, a folder that holds one, or - for stdin")
     text = f"the tracking server (default: {URI_VARIABLE})"
     parser.add_argument("--mlflow-uri", default="", metavar="URI", help=text)
-    text = f"the experiment, which is made if there is none of that name (default {EXPERIMENT})"
+    text = f"the experiment, which is created if it does not exist (default {EXPERIMENT})"
     parser.add_argument("--mlflow-experiment-name", default=EXPERIMENT, metavar="NAME", type=_name, help=text)
     add_policy(parser, "that the report is judged with (default: the shipped policy of the declared type)")
     add_format(parser)

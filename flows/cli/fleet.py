@@ -33,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "A node is proven if its newest gate measured everything that the policy requires, within --fresh hours, and no finding is "
         "open. Lists every node, the worst first: its state, last proof, open findings, what gets worse, what changed, what was done "
-        "to it, and its last gates. With a gate file only its cluster is shown, and, if [remediation] names an engine, what that says "
-        "of each node. Exit codes: 0 every node is proven, 1 a node is condemned or gets worse, 2 rejected, 3 a node is not proven, "
-        "or something could not be read, 5 the store failed."
+        "to it, and its last gates. With a gate file only its cluster is shown, and, if [remediation] names an engine, the state "
+        "that the engine reports for each node. Exit codes: 0 every node is proven, 1 a node is condemned or gets worse, "
+        "2 rejected, 3 a node is not proven, or something could not be read, 5 the store failed."
     )
     add_store(parser)
     text = f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})"
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser, "nodes")
     parser.add_argument(
         "--node", default="", metavar="NODE",
-        help="everything that is kept of this node: its gates, open findings, changes, acts and numbers; of every machine that has or "
-        "had the name",
+        help="show everything about this node: its gates, open findings, changes, acts and numbers, for every machine that has or "
+        "had this name",
     )  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
 

@@ -19,18 +19,18 @@ from tasks.reports.store_argument import report_named
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """REPORT... --policy FILE --kept, and the outputs."""
-    text = "a file, a folder that holds one, the id of a gate, - for stdin"
+    text = "a report: a file, a folder that contains one, the id of a gate, or - for stdin"
     parser.add_argument("reports", nargs="+", metavar="REPORT", help=text)
     add_store_of_ids(parser)
     add_policy(
         parser,
-        "(default: the gate's own, where it is kept beside the report; else the shipped policy of the type)",
+        "(default: the gate's own if it is stored with the report, else the shipped policy of the type)",
     )
     add_baseline(parser)
     parser.add_argument(
         "--kept", action="store_true",
-        help="only show: the verdict that the gate kept beside its report, and how the gate ended; judge where none was kept, or with "
-        "--policy or --baseline",
+        help="show the verdict that the gate stored with its report, and how the gate ended; without a stored verdict, and with "
+        "--policy or --baseline, the report is judged again",
     )  # fmt: skip
     output.add_output_arguments(parser)
 

@@ -25,14 +25,16 @@ FILE = "prelaunch.pyz"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands, each with its own arguments."""
     verbs = cli.add_verbs(parser)
-    packing = verbs.add_parser("pack", help="write one file with which nodes check themselves")
-    packing.description = "Write one file with which nodes check themselves: srun -N4 python3 prelaunch.pyz check --instance-type T"
+    packing = verbs.add_parser(
+        "pack", help="write prelaunch.pyz, with which nodes check themselves without an installation"
+    )
+    packing.description = "Write the file, and use it on nodes, such as with srun -N4 python3 prelaunch.pyz check --instance-type T"
     packing.add_argument("--out", type=Path, default=Path(FILE), help=f"the file to write (default {FILE})")
     packing.set_defaults(verb=_pack)
     describing = verbs.add_parser(
-        "machine", help="write the file that describes machines of your own to a node"
+        "machine", help="print the file that describes a machine of your own, for --instance-type"
     )
-    describing.description = "Print the [cluster.machine] of a gate file as --instance-type of the other commands takes it on a node."
+    describing.description = "Print [cluster.machine] of a gate file as a file for --instance-type of the other commands on a node."
     describing.add_argument("file", metavar="GATE_FILE", help="the gate file that describes them")
     describing.set_defaults(verb=_machine)
 

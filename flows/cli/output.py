@@ -62,7 +62,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
     """--logs FILE."""
-    text = "also write the ends of the training's logs, or of the checks' where nothing was trained, if the exit code is not 0"
+    text = "if the exit code is not 0, also write the last lines of the training's logs, or of the checks' if nothing was trained"
     parser.add_argument("--logs", type=Path, metavar="FILE", help=text)
 
 

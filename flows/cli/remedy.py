@@ -52,9 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "finished: run it again, 5 the store failed, 130 and 143 interrupted"
     )
     add_gate_file(parser)
-    text = "the id of the gate (default: go on with the open cases, or take the cluster's last refused gate)"
+    text = (
+        "the id of the gate (default: continue the open cases; without any, the cluster's last refused gate)"
+    )
     parser.add_argument("--gate", metavar="ID", default="", help=text)
-    text = "a repair that you allow now, so that nobody is asked; may be given several times"
+    text = "a repair to do without asking a person; may be given several times"
     parser.add_argument(
         "--allow", action="append", default=[], choices=[rung.value for rung in REPAIRS], help=text
     )

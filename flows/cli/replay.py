@@ -22,9 +22,9 @@ SHIPPED = "the shipped one of each report's type"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """STORE --policy FILE --cluster C --baseline FILE --format text|json."""
     parser.description = (
-        "Judges every report that a store keeps again, and lists each past verdict that would change and why. "
-        "Exit codes: 0 none would change, 1 some would, 2 rejected, 3 something could not be compared (it is named), or "
-        "nothing was, 5 the store failed. 3 comes before 1: a list that is not whole proves nothing."
+        "Judges every report in a store again, and lists each past verdict that would change, and why. "
+        "Exit codes: 0 none would change, 1 some would, 2 rejected, 3 a report could not be compared (it is named), or there was "
+        "none to compare, 5 the store failed. If 1 and 3 both apply it is 3, because the list is not complete."
     )
     add_store(parser)
     add_policy(

@@ -77,7 +77,7 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
 
 def add_launch(parser: argparse.ArgumentParser, default: str = "") -> None:
     """--wait and --check-only."""
-    text = f"return when: verdict known, training started, or training finished{default}"
+    text = f"return once the verdict is known, the training started, or the training finished{default}"
     parser.add_argument("--wait", choices=("verdict", "started", "finished"), help=text)
     parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
 

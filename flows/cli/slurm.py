@@ -22,7 +22,7 @@ CODES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """[CHECK...] --nodes N --partition P --account A --image I --format text|json."""
     parser.epilog = (
-        "exit codes: 0 all work, 1 one fails, 2 this is no machine with Slurm, 3 one could not run"
+        "exit codes: 0 all checks passed, 1 one failed, 2 Slurm is not installed here, 3 one could not run"
     )
     add = parser.add_argument
     add("checks", nargs="*", metavar="CHECK", default=[], help=f"{', '.join(NAMES)} (default: all of them)")

@@ -241,5 +241,5 @@ DRILLS = {
     "xid-73": Drill("a line about Xid 73: HyperPod reboots the node, elsewhere it is a warning", _probe_log, partial(_log_xid, 73)),
     "killed-daemon": Drill("slurmd, or another daemon, is killed with SIGKILL", _probe_process, _kill),
     "frozen-process": Drill("slurmd, or another daemon, is stopped with SIGSTOP", _probe_process, _freeze),
-    "shaped-link": Drill("a token bucket of tc slows TCP/IP down; EFA and InfiniBand pass it by", _probe_link, _shape),
+    "shaped-link": Drill("tc limits the rate of TCP/IP, and not of EFA or InfiniBand", _probe_link, _shape),
 }  # fmt: skip

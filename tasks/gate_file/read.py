@@ -29,6 +29,7 @@ FILE_BYTES = 1 << 20
 REFERRING = ("notify", "approval", "app_token", "bot_token")
 TOML_RULES = 'Text needs quotes (name = "x"), and each table and key may be there only once'
 ALL_KEYS = "`prelaunch site schema gate` prints all keys"
+GATE_FILE = "a gate file, a TOML file that `prelaunch init` writes"
 MODES = "off does nothing, plan says what it would do, ask asks a person before each repair, act repairs without a question"
 # Their name in the form, and on the command line.
 OVERRIDES = "overrides (--set)"
@@ -110,22 +111,19 @@ def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def read_toml(path: Path) -> tuple[dict[str, Any], str]:
-    """The tables of a TOML file, and its text. Raises GateFileError."""
+def read_toml(path: Path, needed: str = GATE_FILE) -> tuple[dict[str, Any], str]:
+    """The tables of a TOML file, and its text; `needed` says what it must be. Raises GateFileError."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES + 1)
         if len(data) > FILE_BYTES:
             raise GateFileError(str(path), "", f"larger than the {FILE_BYTES} bytes that are read")
         text = data.decode("utf-8")
-        if not text.strip():
-            raise GateFileError(str(path), "", "is empty. `prelaunch init` writes a gate file")
-        if (kind := document_kind(data)) not in ("", A_GATE_FILE):
-            raise GateFileError(str(path), "", f"is {kind}. This needs a gate file")
+        if (kind := _other_kind(data, text.lstrip()[:1])) is not None:
+            raise GateFileError(str(path), "", f"is {kind}. This needs {needed}")
         return tomllib.loads(text), text
     except IsADirectoryError as error:
-        message = "is a folder. This needs a gate file: the TOML file that a gate was started with"
-        raise GateFileError(str(path), "", message) from error
+        raise GateFileError(str(path), "", f"is a folder. This needs {needed}") from error
     except FileNotFoundError as error:
         raise _absent(path) from error
     except OSError as error:
@@ -136,9 +134,13 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         # Python 3.14 has the line as an attribute.
         match = re.search(r"\(at line (\d+)", str(error))
         message, line = f"is not valid TOML: {error}. {TOML_RULES}", int(match[1]) if match else None
-        if text.lstrip().startswith("{"):
-            message, line = "is JSON. A gate file is TOML", None
         raise GateFileError(str(path), "", message, line=line) from error
+
+
+def _other_kind(data: bytes, first: str) -> str | None:
+    """What the file is instead of a TOML file for a gate, as far as that is known; `first` is its first letter."""
+    kind = document_kind(data)
+    return kind if kind not in ("", A_GATE_FILE) else {"": "empty", "{": "JSON and not TOML"}.get(first)
 
 
 def _absent(path: Path) -> GateFileError:
@@ -241,11 +243,11 @@ def plain_error(
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
     faults = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     by_path: dict[str, GateFileError] = {}
-    for path, *wrong in (_in_words(fault, model) for fault in faults):
+    for dotted, message, near in (_in_words(fault, model) for fault in faults):
         # A wrong item is missing in its list, too.
-        path = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
+        path = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", dotted)
         if not any(path == key.nearest or key.path.startswith(f"{path}[") for key in by_path.values()):
-            by_path.setdefault(path, error_type(file, path, *wrong))
+            by_path.setdefault(path, error_type(file, path, message, near))
     return together(*by_path.values())
 
 

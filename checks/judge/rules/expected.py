@@ -28,7 +28,7 @@ from checks.model_details import Comparison, Reference, Relation, Unmeasured
 from checks.policy import Expect, Rule
 from checks.value_types import listed_names
 
-LEARN = 'Learn a baseline: prelaunch fleet baseline learn REPORT... --out FILE. Then write baseline = "FILE" below [policy] in the gate file.'
+LEARN = 'Learn a baseline: prelaunch fleet baseline learn REPORT... --out FILE. In the gate file, write [policy] baseline = "FILE".'
 # If the low end of an expected value is further below it than this share, the threshold is computed from the low end: half of what
 # the WARN line (0.90) leaves for the run-to-run spread of healthy machines.
 WIDE = 0.95

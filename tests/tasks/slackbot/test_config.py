@@ -37,11 +37,11 @@ def test_the_shipped_list_can_be_read() -> None:
     ("text", "said"),
     [
         ("ap_token = 'env:X'\n" + GATE, "ap_token: unknown key. Did you mean 'app_token'?"),
-        (GATE + 'users = ["ada"]', "gates.p5.users.0: 'ada' is not of the form"),
+        (GATE + 'users = ["ada"]', "gates.p5.users[0]: 'ada' is not of the form"),
         ('[gates.p5]\ngate_file = "gate.toml"', "gates.p5.deployment: missing key"),
         (GATE.replace("gate/p5", "p5"), "gates.p5.deployment: 'p5' is not of the form"),
         (GATE.replace("gate.toml", "no.toml"), "no.toml: there is no such file"),
-        ("", "gates: missing key"),
+        ("", "is empty. This needs a file such as deployments/slack.toml"),
         ("[gates]", "gates: must not be empty"),
         ("gates = 1", "gates: expected a table"),
         ("[", "is not valid TOML"),
