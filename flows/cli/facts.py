@@ -1,5 +1,5 @@
-"""`prelaunch facts [TYPE]`: what is known about an instance type, on one screen; --verbose adds every fact and every threshold that
-applies to it, with its source.
+"""`prelaunch facts [TYPE]`: what is known about an instance type, on one screen; --verbose adds every threshold that applies to it.
+JSON has every fact.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, lacks
 from checks.judge.ledger import limits_text
 from checks.model import Declared
-from checks.policy import FACTS, RELATIVE, CheckPolicy, Policy, Rule
+from checks.policy import RELATIVE, CheckPolicy, Policy, Rule
 from flows.cli.output import write_result
 from flows.cli.shared_arguments import add_format, add_policy
 from tasks.gate_file.references import default_policy, read_policy
-from tasks.reports.facts import CODES_SECTION, InstanceFact, instance_facts
+from tasks.reports.facts import InstanceFact, instance_facts
 from tasks.reports.read import instance_named
 from tasks.text.tables import counted
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "type", nargs="?", metavar="TYPE", help="such as cpu or p5.48xlarge (default: list the types)"
     )
     add_policy(parser, "whose thresholds are shown (default: the shipped policy)")
-    text = "print every fact and every threshold, with its source"
+    text = "also print every threshold, and each source as a whole"
     parser.add_argument("--verbose", action="store_true", help=text)
     add_format(parser)
 
@@ -55,8 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     instance = instance_named(arguments.type, "facts")
     policy = _policy(arguments.type, arguments.policy)
     facts = instance_facts(arguments.type, builtin())
-    lines = _lines if arguments.verbose else _summary
-    text = "\n".join(lines(arguments.type, instance, facts, policy)) + "\n"
+    text = "\n".join(_lines(arguments.type, instance, facts, policy, arguments.verbose)) + "\n"
     write_result(arguments.format, _document(arguments.type, instance, facts, policy), text)
     return int(Exit.GO)
 
@@ -95,10 +94,10 @@ def _flat(value: object) -> dict[str, object]:
     return {key: item for key, item in plain_table(value).items() if key not in ("provenance", "row")}
 
 
-def _summary(
-    name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None
+def _lines(
+    name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None, verbose: bool
 ) -> list[str]:
-    """What people ask first, on one screen."""
+    """What people ask first, on one screen; verbose: with whole sources, and all thresholds. JSON has every row of every table."""
     memory = f", {instance.gpu_memory_mib:,} MiB each" if instance.gpu_memory_mib else ""
     lines = [f"{name}: {_gpus(instance)}{memory}"]
     lines += [f"Host:    {instance.vcpus} vCPUs, {instance.memory_gib:,} GiB"] if instance.memory_gib else []
@@ -108,15 +107,15 @@ def _summary(
         rows = [(RATES[fact.name].format_map(_largest(fact)), fact) for fact in entries if fact.name in RATES]
         width = max((len(text) for text, _ in rows), default=0)
         lines += ["", f"{section}, each with its source:"] if rows else []
-        lines += [
-            f"  {text:{width}}  {shorten(fact.provenance.source, max(WIDTH - width, 40), placeholder=' …')}"
-            for text, fact in rows
-        ]
-    if policy is not None:
-        rules = [rule for line in policy.checks.values() for rule in line.rules]
-        said = f"{counted(len(rules), 'threshold')} for {counted(len(policy.checks), 'check')}"
-        lines += ["", f"Policy {policy.name} has {said}. A WARN means {policy.on_warn.value}."]
-    return [*lines, "", "--verbose prints every fact and every threshold, each with its source."]
+        for text, fact in rows:
+            short = shorten(fact.provenance.source, max(WIDTH - width, 40), placeholder=" …")
+            lines.append(f"  {text:{width}}  {fact.provenance if verbose else short}")
+    if verbose or policy is None:
+        return [*lines, *_policy_lines(instance, policy)]
+    rules = [rule for line in policy.checks.values() for rule in line.rules]
+    said = f"{counted(len(rules), 'threshold')} for {counted(len(policy.checks), 'check')}"
+    more = "--verbose prints the thresholds and whole sources, --format json every known fact."
+    return [*lines, "", f"Policy {policy.name} has {said}. A WARN means {policy.on_warn.value}.", more]
 
 
 def _largest(fact: InstanceFact) -> dict[str, object]:
@@ -124,29 +123,6 @@ def _largest(fact: InstanceFact) -> dict[str, object]:
     size, rate = fact.row.get("points", [(0, 0)])[-1]
     machines = counted(fact.row.get("nodes", 1), "node")
     return {**fact.row, "size": f"{size >> 20:,} MiB", "rate": rate, "machines": machines}
-
-
-def _lines(name: str, instance: Instance, facts: Sequence[InstanceFact], policy: Policy | None) -> list[str]:
-    lines, codes = [name], CODES_SECTION
-    lines += _facts([fact for fact in facts if fact.section != codes])
-    absent = [column for column in FACTS if getattr(instance, column) is None]
-    if absent:
-        lines += ["", f"not stated: {', '.join(absent)}"]
-    lines += _policy_lines(instance, policy)
-    table = [fact for fact in facts if fact.section == codes]
-    return [*lines, "", f"{codes}: {len(table)} rows, which --format json prints"] if table else lines
-
-
-def _facts(facts: Sequence[InstanceFact]) -> list[str]:
-    lines = []
-    for section, entries in groupby(facts, key=lambda fact: fact.section):
-        lines += ["", section]
-        for origin, group in groupby(entries, key=lambda fact: fact.provenance):
-            for fact in group:
-                value = fact.value if isinstance(fact.value, str) else _number(fact.value)
-                lines.append(f"  {fact.name}: {value} {fact.unit}".rstrip())
-            lines.append(f"    source: {origin}")
-    return lines
 
 
 def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:
@@ -182,8 +158,3 @@ def _rule(rule: Rule) -> tuple[str, str]:
     if rule.over in RELATIVE:
         limits.append(f"only if {rule.min_peers} or more are compared")
     return f"  {rule.metric}: {', '.join(limits)}", f"    source: {rule.source}"
-
-
-def _number(value: float) -> str:
-    """Whole numbers are written out: 2,000,000,000 and not 2e+09."""
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e17 else f"{value:g}"

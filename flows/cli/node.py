@@ -25,9 +25,7 @@ FILE = "prelaunch.pyz"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands, each with its own arguments."""
     verbs = cli.add_verbs(parser)
-    packing = verbs.add_parser(
-        "pack", help="write prelaunch.pyz, with which nodes check themselves without an installation"
-    )
+    packing = verbs.add_parser("pack", help="write prelaunch.pyz, with which a bare node checks itself")
     packing.description = "Write the file, and use it on nodes, such as with srun -N4 python3 prelaunch.pyz check --instance-type T"
     packing.add_argument("--out", type=Path, default=Path(FILE), help=f"the file to write (default {FILE})")
     packing.set_defaults(verb=_pack)

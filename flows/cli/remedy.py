@@ -52,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "finished: run it again, 5 the store failed, 130 and 143 interrupted"
     )
     add_gate_file(parser)
-    text = (
-        "the id of the gate (default: continue the open cases; without any, the cluster's last refused gate)"
-    )
+    text = "the id of the gate (default: continue open cases, or else take the cluster's last refused gate)"
     parser.add_argument("--gate", metavar="ID", default="", help=text)
     text = "a repair to do without asking a person; may be given several times"
     parser.add_argument(

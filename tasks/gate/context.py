@@ -26,28 +26,20 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, lacks, types_text, unknown_type
 from checks.judge.baseline.bands import Baseline, digest_of
 from checks.judge.cost.cost import NOTHING_SAID, CostTerms
-from checks.judge.rules.wording import and_text
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
-from checks.value_types import DecodeError, listed_names
+from checks.value_types import listed_names
 from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import terms_of
 from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_known_type, require_own_machine, topology_of, unfit_line
-from tasks.gate_file.model import DEFAULT_LAUNCHER, Gate, Mode
-from tasks.gate_file.read import ALL_KEYS, GateFileError, read_gate_file, read_toml, together, with_lines
+from tasks.gate_file.model import Gate, Mode
+from tasks.gate_file.read import GateFileError, read_gate_file, read_toml, together, with_lines
 from tasks.gate_file.references import options_from, policies_in, read_baseline, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
-from tasks.launchers.registry import (
-    LAUNCHERS,
-    kernel_log_of,
-    kinds_with,
-    launcher_for,
-    option_faults,
-    options_of,
-)
+from tasks.launchers.registry import LAUNCHERS, kernel_log_of, launcher_for, option_faults, options_of
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.open import absolute, is_remote, open_store
@@ -229,7 +221,7 @@ def _also_wrong(file: str, path: Path) -> Iterator[GateFileError]:
 
 def _require_options(file: str, here: Path, table: Mapping[str, Any]) -> None:
     cluster = table["cluster"]
-    launcher, options = cluster.get("launcher", DEFAULT_LAUNCHER), options_from(here, cluster["options"])
+    launcher, options = cluster.get("launcher", "local"), options_from(here, cluster["options"])
     try:
         launcher_for(launcher, options, here)
     except LaunchRejected as error:
@@ -258,21 +250,12 @@ def _about_launcher(
     """What a launcher refuses of its options, each of them. The first also says which launcher has them, if none is given."""
     if launcher not in LAUNCHERS:
         return GateFileError(file, "cluster.launcher", str(error))
-    faults = [*option_faults(launcher, options)]
     if not is_given and (fitting := [name for name in LAUNCHERS if options.keys() <= options_of(name)]):
         message = f"is not given, so it is {launcher}, which lacks some of [cluster.options]. Name one that has them"
         return GateFileError(file, "cluster.launcher", f"{message}: {', '.join(fitting)}")
-    first = [] if faults else [GateFileError(file, "cluster", str(error))]
-    return together(*first, *(_about_option(file, launcher, fault) for fault in faults))
-
-
-def _about_option(file: str, launcher: str, fault: DecodeError) -> GateFileError:
-    name, message, near = fault.path.split(".")[1], fault.reason, fault.nearest
-    others = kinds_with(name)
-    if name not in options_of(launcher) and (others or near is None):
-        has = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it" if others else ALL_KEYS
-        message, near = f"the launcher {launcher} has no such option; {has}", None
-    return GateFileError(file, f"cluster.{fault.path}", message, near)
+    faults = option_faults(launcher, options)
+    each = [GateFileError(file, f"cluster.{fault.path}", fault.reason, fault.nearest) for fault in faults]
+    return together(*each or [GateFileError(file, "cluster", str(error))])
 
 
 def _unknown_checks(file: str, table: Mapping[str, Any], names: Sequence[str]) -> Iterator[GateFileError]:

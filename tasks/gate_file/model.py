@@ -27,7 +27,6 @@ Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Hours = Annotated[float, Field(gt=0, le=24 * 366)]
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 30)]
 Seconds = Annotated[float, Field(ge=0.1, le=86400)]
-DEFAULT_LAUNCHER = "local"
 START_S, START_SHARE = 30.0, 0.25  # of a job's time, for its start and its reports
 OptionValue = bool | int | float | str | tuple[str, ...]
 
@@ -134,7 +133,7 @@ class Cluster(GateTable):
     """
 
     name: ClusterName
-    launcher: Annotated[str, Field(min_length=1, max_length=32)] = DEFAULT_LAUNCHER
+    launcher: Annotated[str, Field(min_length=1, max_length=32)] = "local"
     declared: DeclaredTable
     machine: MachineTable | None = None
     options: dict[str, OptionValue] = Field(default_factory=dict)

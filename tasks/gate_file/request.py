@@ -19,6 +19,17 @@ Depth = Literal["as the gate file says", "quick", "standard", "deep"]
 # What a line of the overrides looks like; its key and value are checked when the gate file is read.
 ASSIGNMENT = ".=."
 PLACES = ("baseline", "store")
+BASELINE = "A baseline's file on the worker: a value that is worse is a WARN. Empty: as the gate file says."
+STORE = (
+    "Where reports and locks are stored: a folder on the worker, or s3://bucket/prefix. "
+    "Empty: as the gate file says. Gates of one cluster must share it."
+)
+PROFILE = (
+    "How thoroughly the nodes are checked. A more thorough profile may take longer than the gate file allows: "
+    "see Overrides, checks.max_runtime_minutes."
+)
+WAIT = "verdict: submit it and end. started: until it runs. finished: until it has ended."
+OPEN_ONLY = "Go on with repairs that wait or were interrupted, and begin none. Without any, nothing is done."
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength")
 
 
@@ -41,6 +52,12 @@ def bounded_schema(position: int) -> Any:
         schema["allOf"] = [{key: schema[key] for key in BOUNDS if key in schema}]
 
     return extra
+
+
+def at_position(position: int, default: object, title: str, text: str, **bounds: Any) -> Any:
+    """A field of a form with its title, its place, and the text below it."""
+    extra: JsonDict = {"position": position}
+    return Field(default=default, title=title, description=text, json_schema_extra=extra, **bounds)
 
 
 def hide_locations(schema: JsonDict) -> None:
@@ -84,19 +101,8 @@ class Advanced(BaseModel):
         description="How long a question stays open; no answer is a refusal. 0: nobody is asked, nothing is launched.",
         json_schema_extra=bounded_schema(1),
     )
-    baseline: str = Field(
-        default="",
-        title="Baseline",
-        description="A baseline's file on the worker: a value that is worse is a WARN. Empty: as the gate file says.",
-        json_schema_extra={"position": 2},
-    )
-    store: str = Field(
-        default="",
-        title="Store",
-        description="Where reports and locks are stored: a folder on the worker, or s3://bucket/prefix. "
-        "Empty: as the gate file says. Gates of one cluster must share it.",
-        json_schema_extra={"position": 3},
-    )
+    baseline: str = at_position(2, "", "Baseline", BASELINE)
+    store: str = at_position(3, "", "Store", STORE)
 
 
 GateFileName = Annotated[
@@ -114,25 +120,9 @@ class GateRequest(BaseModel):
     gate_file: GateFileName = Field(
         description="The name of the gate file. It defines cluster, checks, policy and training."
     )
-    profile: Depth = Field(
-        default="as the gate file says",
-        title="Check profile",
-        description="How thoroughly the nodes are checked. A more thorough profile may take longer than the gate file allows: "
-        "see Overrides, checks.max_runtime_minutes.",
-        json_schema_extra={"position": 1},
-    )
-    launch: bool = Field(
-        default=True,
-        title="Launch the training",
-        description="Off: check and decide; launch nothing.",
-        json_schema_extra={"position": 2},
-    )
-    wait: Wait = Field(
-        default="finished",
-        title="Wait for the training",
-        description="verdict: submit it and end. started: until it runs. finished: until it has ended.",
-        json_schema_extra={"position": 3},
-    )
+    profile: Depth = at_position(1, "as the gate file says", "Check profile", PROFILE)
+    launch: bool = at_position(2, True, "Launch the training", "Off: check and decide; launch nothing.")
+    wait: Wait = at_position(3, "finished", "Wait for the training", WAIT)
     reason: Note = Field(default="", json_schema_extra=bounded_schema(4))
     advanced: Advanced = Field(default=Advanced(), title="Advanced", json_schema_extra=place_last)
 
@@ -159,16 +149,7 @@ class RemedyRequest(BaseModel):
         max_length=253,
         json_schema_extra={"position": 1},
     )
-    store: str = Field(
-        default="",
-        title="Store",
-        description="Where the gate's report is. Empty: as the gate file says.",
-        max_length=4096,
-        json_schema_extra={"position": 2},
+    store: str = at_position(
+        2, "", "Store", "Where the gate's report is. Empty: as the gate file says.", max_length=4096
     )
-    open_only: bool = Field(
-        default=False,
-        title="Only what waits",
-        description="Go on with remediations that wait or were interrupted, and begin none. Without any, nothing is done.",
-        json_schema_extra={"position": 3},
-    )
+    open_only: bool = at_position(3, False, "Only what waits", OPEN_ONLY)

@@ -10,8 +10,10 @@ from typing import cast
 
 from checks.documents.decode import decode
 from checks.documents.nearest import nearest
+from checks.judge.rules.wording import and_text
 from checks.model import KernelLog
 from checks.value_types import DecodeError, required, shape
+from tasks.gate_file.read import ALL_KEYS
 from tasks.launchers.base import Launcher, LaunchRejected
 
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`
@@ -63,7 +65,12 @@ def option_faults(engine: str, options: Mapping[str, object]) -> Iterator[Decode
     types, known = shape(importlib.import_module(LAUNCHERS[engine]).Options)
     for name, value in options.items():
         if name not in types:
-            yield DecodeError("unknown key", f"options.{name}", nearest(name, tuple(types)))
+            near, others = nearest(name, tuple(types)), kinds_with(name)
+            text = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it" if others else ALL_KEYS
+            reason = (
+                f"the launcher {engine} has no such option; {text}" if others or not near else "unknown key"
+            )
+            yield DecodeError(reason, f"options.{name}", None if others else near)
             continue
         try:
             decode(types[name], value, f"options.{name}")

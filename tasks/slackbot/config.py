@@ -76,9 +76,8 @@ class Config:
 def read_config(path: Path) -> Config:
     """Read and check everything that the file names; nobody is asked anything. Raises GateFileError."""
     try:
-        app = SlackApp.model_validate_json(
-            json.dumps(read_toml(path, "a file such as deployments/slack.toml")[0], default=str)
-        )
+        table, _ = read_toml(path, "a file such as deployments/slack.toml")
+        app = SlackApp.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         raise plain_error(str(path), error, SlackApp) from None
     return Config(app, tuple(_allowed(path, name, table) for name, table in app.gates.items()))

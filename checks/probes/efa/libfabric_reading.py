@@ -23,9 +23,6 @@ _SCRIPT = re.compile(
 )
 _LOCALHOST = re.compile(r"localhost fi_pingpong test|fi_pingpong .*\b(127\.0\.0\.1|localhost)\b", re.I)
 UNNAMED = Complete("the provider is unknown: tcp prints the same table. Include the command line with -p efa")
-UNASKED = Complete(
-    "the output lists no EFA device, and the command line is missing: perhaps another provider was asked for. Run fi_info -p efa"
-)
 _PROVIDER = re.compile(r"fi_(?:info|pingpong)\b[^\n]*?\s(?:-p\s*|--provider[= ])([\w;]+)")
 
 
@@ -36,16 +33,17 @@ def detect(text: str) -> bool:
 
 
 def read(text: str, options: ReadOptions) -> Reading:
-    """Read output of either tool; it tells nothing about EFA if its command line asks for other providers alone. Raises CheckError."""
+    """Read output of either tool. It tells nothing about EFA if other providers alone were asked for, or perhaps were, which is so
+    where no command line and no declaration says what must be there. Raises CheckError.
+    """
     reading = read_pingpong(text, options) if _is_pingpong(text) else read_info(text, options)
-    asked = dict.fromkeys(_PROVIDER.findall(text))
-    if not asked or any("efa" in name.split(";") for name in asked):
+    listed = "" if options.declared else reading.checks[0].metrics.get("provider", "")
+    names = "+".join(dict.fromkeys(_PROVIDER.findall(text))) or str(listed)
+    if not names or "efa" in re.split(r"[;+]", names):
         return reading
-    names = ", ".join(asked)
-    brief = f"only the provider {names} was asked for"
-    unread = (Complete(f"{brief}, which tells nothing about EFA. Run the command with -p efa"),)
-    title = f"output about the provider {names}"
-    return replace(reading, title=title, checks=(), unread=unread, brief=brief, doubt="EFA is unknown")
+    title = f"output about the provider {names} only"
+    unread = Complete(f"this is {title}, which tells nothing about EFA. Run the command with -p efa")
+    return replace(reading, title=title, checks=(), unread=(unread,), brief=title, doubt="EFA is unknown")
 
 
 def _is_pingpong(text: str) -> bool:
@@ -73,14 +71,8 @@ def read_info(text: str, options: ReadOptions) -> Reading:
     result = CheckData("efa.devices", metrics, rests, "\n".join(text.splitlines()[:60]))
     brief = f"{len(names)} EFA device{'s' * (len(names) != 1)}"
     title = f"fi_info, {brief} in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
-    reading = Reading(
-        OutputKind.FI_INFO, title, (result,), understood=lines_matching(text, _FIELD), brief=brief
-    )
-    if options.declared is not None:
-        return reading
-    if not any(fi_info.of_provider(endpoint, "efa") for endpoint in endpoints):
-        return replace(reading, checks=(), unread=(UNASKED,), doubt="EFA may not have been asked for")
-    return replace(reading, brief=f"{brief} (number not judged)")
+    brief += "" if options.declared else " (number not judged)"
+    return Reading(OutputKind.FI_INFO, title, (result,), understood=lines_matching(text, _FIELD), brief=brief)
 
 
 def _failed(text: str, number: int) -> Reading:
@@ -88,7 +80,7 @@ def _failed(text: str, number: int) -> Reading:
     metrics: dict[str, Value] = {"failure": fi_info.meaning(number, "efa")}
     result = CheckData("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
     title = f"fi_getinfo failed with -{number}"
-    return Reading(OutputKind.FI_INFO, title, (result,), understood=lines_matching(text, _FIELD))
+    return Reading(OutputKind.FI_INFO, title, (result,), understood=lines_matching(text, _FIELD), brief=title)
 
 
 def read_pingpong(text: str, options: ReadOptions) -> Reading:
