@@ -46,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--process", default="slurmd", help="killed-daemon, frozen-process: its name (default slurmd)")
     add("--pid-file", default="", help="the file with its process id, if several processes have this name")
-    add(
-        "--start", default="", metavar="COMMAND", help="how to start it again (default: systemctl start NAME)"
-    )
+    add("--start", default="", metavar="COMMAND", help="how to restart it (default: systemctl start NAME)")
     add("--interface", default="", help="shaped-link: the interface (default: that of the default route)")
     add("--rate", default="10mbit", help="shaped-link: the rate for tc (default 10mbit)")
 

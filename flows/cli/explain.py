@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     of_matrix.add_argument("--floor", type=number(0, 1e15, "the unit of the matrix"), metavar="X", help=text)
     text = f"a bandwidth is bad below this share of the median (default {SLOW}), a latency above the median / R (default R {LATE})"
     of_matrix.add_argument("--ratio", type=number(0, 0.9999, "shares"), metavar="R", help=text)
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="also write an HTML page (of one input only)"
-    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page (of one input)")
     add_format(parser)
 
 

@@ -91,7 +91,7 @@ def _document(
 
 
 def _flat(value: object) -> dict[str, object]:
-    return {key: item for key, item in plain_table(value).items() if key not in ("provenance", "row")}
+    return {key: item for key, item in plain_table(value).items() if key not in ("provenance", "fields")}
 
 
 def _lines(
@@ -103,26 +103,27 @@ def _lines(
     lines += [f"Host:    {instance.vcpus} vCPUs, {instance.memory_gib:,} GiB"] if instance.memory_gib else []
     efa = f", {counted(instance.efa_devices, 'EFA device')}" if instance.efa_devices else ""
     lines += [f"Network: {instance.network_gbit_s:,} Gbit/s{efa}"] if instance.network_gbit_s else []
-    for section, entries in groupby(facts, key=lambda fact: fact.section):
-        rows = [(RATES[fact.name].format_map(_largest(fact)), fact) for fact in entries if fact.name in RATES]
-        width = max((len(text) for text, _ in rows), default=0)
-        lines += ["", f"{section}, each with its source:"] if rows else []
-        for text, fact in rows:
+    shortened = [fact for fact in facts if fact.name in RATES]
+    for section, entries in groupby(shortened, key=lambda fact: fact.section):
+        rates = [(RATES[fact.name].format_map(_largest(fact)), fact) for fact in entries]
+        width = max(len(text) for text, _ in rates)
+        lines += ["", f"{section}, each with its source:"]
+        for text, fact in rates:
             short = shorten(fact.provenance.source, max(WIDTH - width, 40), placeholder=" …")
             lines.append(f"  {text:{width}}  {fact.provenance if verbose else short}")
     if verbose or policy is None:
         return [*lines, *_policy_lines(instance, policy)]
     rules = [rule for line in policy.checks.values() for rule in line.rules]
-    said = f"{counted(len(rules), 'threshold')} for {counted(len(policy.checks), 'check')}"
+    thresholds = f"{counted(len(rules), 'threshold')} for {counted(len(policy.checks), 'check')}"
     more = "--verbose prints the thresholds and whole sources, --format json every known fact."
-    return [*lines, "", f"Policy {policy.name} has {said}. A WARN means {policy.on_warn.value}.", more]
+    return [*lines, "", f"Policy {policy.name} has {thresholds}. A WARN means {policy.on_warn.value}.", more]
 
 
 def _largest(fact: InstanceFact) -> dict[str, object]:
     """The row; of a rate that depends on the size of a message, that at the largest one."""
-    size, rate = fact.row.get("points", [(0, 0)])[-1]
-    machines = counted(fact.row.get("nodes", 1), "node")
-    return {**fact.row, "size": f"{size >> 20:,} MiB", "rate": rate, "machines": machines}
+    size, rate = fact.fields.get("points", [(0, 0)])[-1]
+    machines = counted(fact.fields.get("nodes", 1), "node")
+    return {**fact.fields, "size": f"{size >> 20:,} MiB", "rate": rate, "machines": machines}
 
 
 def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:

@@ -12,10 +12,15 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.record.request import require_names
 from tasks.gate_file.folder import gate_file_names
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import Advanced, GateRequest, Note, bounded_schema
+from tasks.gate_file.request import Advanced, GateRequest, Note, at_position, bounded_schema
 
 # The ranks' checks come after the nodes', and the reports after both.
 STAGE_SHARE = 0.75
+PROFILE = "How thoroughly the nodes are checked."
+MINUTES = "A cluster's checks end after this time, or after that of its gate file if it is longer, and its verdict is CANNOT TELL."
+LEARN = "After a go the cluster's baseline is learned anew from its stored reports. The file that a gate compares with never changes."
+REPORTS = "The newest reports of that cluster that ended in a go; others are not learned from."
+BUSY = "How long a cluster is waited for whose lock another gate holds; then it is reported as BUSY. The other clusters do not wait."
 
 
 def _names(schema: JsonDict) -> None:
@@ -36,45 +41,11 @@ class CommissionRequest(BaseModel):
         max_length=50,
         json_schema_extra=_names,
     )
-    profile: Literal["quick", "standard", "deep"] = Field(
-        default="deep",
-        title="Check profile",
-        description="How thoroughly the nodes are checked.",
-        json_schema_extra={"position": 1},
-    )
-    minutes: int = Field(
-        default=120,
-        ge=1,
-        le=24 * 60,
-        title="Checks may take (minutes)",
-        description="A cluster's checks are ended after this time, or after that of its gate file if it is longer, and its verdict is "
-        "CANNOT TELL.",
-        json_schema_extra=bounded_schema(2),
-    )
-    learn: bool = Field(
-        default=True,
-        title="Learn baselines",
-        description="After a go the cluster's baseline is learned anew from its stored reports. "
-        "The file that a gate compares with is never changed.",
-        json_schema_extra={"position": 3},
-    )
-    reports: int = Field(
-        default=20,
-        ge=1,
-        le=500,
-        title="Learn from (reports)",
-        description="The newest reports of that cluster that ended in a go; others are not learned from.",
-        json_schema_extra=bounded_schema(4),
-    )
-    busy_minutes: int = Field(
-        default=60,
-        ge=0,
-        le=24 * 60,
-        title="Wait for a busy cluster (minutes)",
-        description="How long a cluster is waited for whose lock another gate holds; then it is reported as BUSY. "
-        "The other clusters do not wait.",
-        json_schema_extra=bounded_schema(5),
-    )
+    profile: Literal["quick", "standard", "deep"] = at_position(1, "deep", "Check profile", PROFILE)
+    minutes: int = at_position(2, 120, "Checks may take (minutes)", MINUTES, ge=1, le=24 * 60)
+    learn: bool = at_position(3, True, "Learn baselines", LEARN)
+    reports: int = at_position(4, 20, "Learn from (reports)", REPORTS, ge=1, le=500)
+    busy_minutes: int = at_position(5, 60, "Wait for a busy cluster (minutes)", BUSY, ge=0, le=24 * 60)
     reason: Note = Field(default="", json_schema_extra=bounded_schema(6))
 
 

@@ -151,9 +151,9 @@ def open_gate_context(request: GateRequest) -> GateContext:
         _require_known(file, gate, policy, facts)
         topology = topology_of(gate.cluster, file, here)
     except GateFileError as error:
-        known = {other.path for other in (error, *error.more)}
+        paths = {other.path for other in (error, *error.more)}
         others = _also_wrong(str(path) if error.file.startswith(str(path)) else file, path)
-        together(error, *(other for other in others if other.path not in known))
+        together(error, *(other for other in others if other.path not in paths))
         raise
     store, address, local = _kept_in(file, gate, request.advanced.store)
     options = options_from(here, gate.cluster.options)
@@ -259,10 +259,10 @@ def _about_launcher(
 
 
 def _unknown_checks(file: str, table: Mapping[str, Any], names: Sequence[str]) -> Iterator[GateFileError]:
-    """Of the checks that `skip` and `timeouts_s` name, those that do not exist."""
-    named = [(f"timeouts_s.{name}", name) for name in table.get("timeouts_s", ())]
-    named += [(f"skip[{index}]", name) for index, name in enumerate(table.get("skip", ()))]
-    for key, name in named:
+    """The checks that `skip` and `timeouts_s` name and that do not exist."""
+    entries = [(f"timeouts_s.{name}", name) for name in table.get("timeouts_s", ())]
+    entries += [(f"skip[{index}]", name) for index, name in enumerate(table.get("skip", ()))]
+    for key, name in entries:
         if name not in names:
             yield GateFileError(file, f"checks.{key}", "there is no such check", nearest(name, names))
 

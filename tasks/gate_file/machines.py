@@ -30,9 +30,7 @@ def require_known_type(file: str, gate: Gate, policy: Policy, facts: Facts) -> N
         return
     message, near = unknown_type(instance_type, tuple(facts.instances))
     if near is None:
-        message += (
-            f". The policy {gate.policy.file} is for {types_text(policy.instance_types, instance_type)}"
-        )
+        message += f". Policy {gate.policy.file} is for {types_text(policy.instance_types, instance_type)}"
     raise GateFileError(file, "cluster.declared.instance_type", message, near)
 
 

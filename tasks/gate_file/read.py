@@ -119,8 +119,9 @@ def read_toml(path: Path, needed: str = GATE_FILE) -> tuple[dict[str, Any], str]
         if len(data) > FILE_BYTES:
             raise GateFileError(str(path), "", f"larger than the {FILE_BYTES} bytes that are read")
         text = data.decode("utf-8")
-        if (kind := _other_kind(data, text.lstrip()[:1])) is not None:
-            raise GateFileError(str(path), "", f"is {kind}. This needs {needed}")
+        document = document_kind(data) or {"": "empty", "{": "JSON and not TOML"}.get(text.lstrip()[:1])
+        if document not in (None, A_GATE_FILE):
+            raise GateFileError(str(path), "", f"is {document}. This needs {needed}")
         return tomllib.loads(text), text
     except IsADirectoryError as error:
         raise GateFileError(str(path), "", f"is a folder. This needs {needed}") from error
@@ -135,12 +136,6 @@ def read_toml(path: Path, needed: str = GATE_FILE) -> tuple[dict[str, Any], str]
         match = re.search(r"\(at line (\d+)", str(error))
         message, line = f"is not valid TOML: {error}. {TOML_RULES}", int(match[1]) if match else None
         raise GateFileError(str(path), "", message, line=line) from error
-
-
-def _other_kind(data: bytes, first: str) -> str | None:
-    """What the file is instead of a TOML file for a gate, as far as that is known; `first` is its first letter."""
-    kind = document_kind(data)
-    return kind if kind not in ("", A_GATE_FILE) else {"": "empty", "{": "JSON and not TOML"}.get(first)
 
 
 def _absent(path: Path) -> GateFileError:

@@ -19,6 +19,7 @@ Depth = Literal["as the gate file says", "quick", "standard", "deep"]
 # What a line of the overrides looks like; its key and value are checked when the gate file is read.
 ASSIGNMENT = ".=."
 PLACES = ("baseline", "store")
+ASK = "How long a question stays open; no answer is a refusal. 0: nobody is asked, nothing is launched."
 BASELINE = "A baseline's file on the worker: a value that is worse is a WARN. Empty: as the gate file says."
 STORE = (
     "Where reports and locks are stored: a folder on the worker, or s3://bucket/prefix. "
@@ -29,6 +30,8 @@ PROFILE = (
     "see Overrides, checks.max_runtime_minutes."
 )
 WAIT = "verdict: submit it and end. started: until it runs. finished: until it has ended."
+GATE = "The id of the gate. Empty: go on with the open cases of the cluster, or take its last refused gate."
+REPORT_STORE = "Where the gate's report is. Empty: as the gate file says."
 OPEN_ONLY = "Go on with repairs that wait or were interrupted, and begin none. Without any, nothing is done."
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength")
 
@@ -56,7 +59,7 @@ def bounded_schema(position: int) -> Any:
 
 def at_position(position: int, default: object, title: str, text: str, **bounds: Any) -> Any:
     """A field of a form with its title, its place, and the text below it."""
-    extra: JsonDict = {"position": position}
+    extra = bounded_schema(position) if "ge" in bounds else {"position": position}
     return Field(default=default, title=title, description=text, json_schema_extra=extra, **bounds)
 
 
@@ -93,14 +96,7 @@ class Advanced(BaseModel):
         "Commands, paths, people and secrets cannot be changed.",
         json_schema_extra={"position": 0, "items": {"type": "string", "pattern": ASSIGNMENT}},
     )
-    ask_minutes: int = Field(
-        default=30,
-        ge=0,
-        le=24 * 60,
-        title="Wait for approval (minutes)",
-        description="How long a question stays open; no answer is a refusal. 0: nobody is asked, nothing is launched.",
-        json_schema_extra=bounded_schema(1),
-    )
+    ask_minutes: int = at_position(1, 30, "Wait for approval (minutes)", ASK, ge=0, le=24 * 60)
     baseline: str = at_position(2, "", "Baseline", BASELINE)
     store: str = at_position(3, "", "Store", STORE)
 
@@ -141,15 +137,8 @@ class RemedyRequest(BaseModel):
     gate_file: GateFileName = Field(
         description="The name of the gate file of the gate that condemned machines."
     )
-    gate_id: str = Field(
-        default="",
-        title="Gate",
-        description="The id of the gate. Empty: go on with the open cases of the cluster, or take its last refused gate.",
-        pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$",
-        max_length=253,
-        json_schema_extra={"position": 1},
+    gate_id: str = at_position(
+        1, "", "Gate", GATE, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$", max_length=253
     )
-    store: str = at_position(
-        2, "", "Store", "Where the gate's report is. Empty: as the gate file says.", max_length=4096
-    )
+    store: str = at_position(2, "", "Store", REPORT_STORE, max_length=4096)
     open_only: bool = at_position(3, False, "Only what waits", OPEN_ONLY)

@@ -34,15 +34,8 @@ def kernel_log_of(engine: str) -> KernelLog:
 
 
 def options_of(engine: str) -> frozenset[str]:
-    """The names of the options of a launcher; empty for one that does not exist."""
-    if engine not in LAUNCHERS:
-        return frozenset()
+    """The names of the options of a launcher."""
     return frozenset(option.name for option in fields(importlib.import_module(LAUNCHERS[engine]).Options))
-
-
-def kinds_with(option: str) -> tuple[str, ...]:
-    """The launchers that have an option of this name."""
-    return tuple(engine for engine in LAUNCHERS if option in options_of(engine))
 
 
 def launcher_for(engine: str, options: Mapping[str, object], root: Path) -> Launcher:
@@ -62,19 +55,19 @@ def launcher_for(engine: str, options: Mapping[str, object], root: Path) -> Laun
 
 def option_faults(engine: str, options: Mapping[str, object]) -> Iterator[DecodeError]:
     """What is wrong with each option of a launcher that exists."""
-    types, known = shape(importlib.import_module(LAUNCHERS[engine]).Options)
+    types, known_options = shape(importlib.import_module(LAUNCHERS[engine]).Options)
     for name, value in options.items():
         if name not in types:
-            near, others = nearest(name, tuple(types)), kinds_with(name)
-            text = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it" if others else ALL_KEYS
-            reason = (
-                f"the launcher {engine} has no such option; {text}" if others or not near else "unknown key"
-            )
+            others = [launcher for launcher in LAUNCHERS if name in options_of(launcher)]
+            near = nearest(name, tuple(types))
+            has = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it" if others else ALL_KEYS
+            lacks = f"the launcher {engine} has no such option; {has}"
+            reason = lacks if others or near is None else "unknown key"
             yield DecodeError(reason, f"options.{name}", None if others else near)
             continue
         try:
             decode(types[name], value, f"options.{name}")
         except DecodeError as error:
             yield error
-    missing = [option.name for option in known if required(option) and option.name not in options]
+    missing = [option.name for option in known_options if required(option) and option.name not in options]
     yield from (DecodeError("missing key", f"options.{name}") for name in missing)

@@ -73,9 +73,8 @@ def sentence(error: Rejection) -> str:
     prefix = (
         f"{one_line(error.file, 400)}{f', line {error.line}' if error.line else ''}: " if error.file else ""
     )
-    return " Also wrong: ".join(
-        [f"{prefix}{_reason(error)}", *(one_line(other, 400) for other in error.also)]
-    )
+    sentences = [f"{prefix}{_reason(error)}", *(one_line(other, 400) for other in error.also)]
+    return " Also wrong: ".join(sentences)
 
 
 def markdown(error: Rejection, name: str) -> str:

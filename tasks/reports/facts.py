@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,33 +22,24 @@ CODES_SECTION = "Codes and their meanings"
 # The files, and what people read their rows under. Codes apply to every type with a GPU.
 SECTIONS = {
     "parts": "The most that such a GPU can do",
-    **dict.fromkeys(
-        ("collectives", "gemm", "memory", "transfer"), "Rates that are expected of such machines"
-    ),
+    **dict.fromkeys(("collectives", "gemm", "memory", "transfer"), "Rates expected of such machines"),
     "prices": "Prices on demand",
     "durations": "How long the checks take",
     "not_applicable": "Metrics that such a GPU does not have",
     "failures": "Failure statistics of all types",
     **dict.fromkeys(("xid", "sxid", "nvlink5", "xid_overlays", "dcgm"), CODES_SECTION),
 }
-_UNITS = {
-    "memory_gib": "GiB",
-    "gpu_memory_mib": "MiB",
-    "network_gbit_s": "Gbit/s",
-    "network_burst_gbit_s": "Gbit/s",
-}
 
 
 @dataclass(frozen=True)
 class InstanceFact:
-    """One fact: a number of the type itself, or a row of a table as text. `section` is what people read it under, `row` the row."""
+    """One fact: a number of the type itself, or a row of a table as text. `section` is what people read it under, `fields` the row."""
 
     section: str
     name: str
     value: float | str
-    unit: str
     provenance: Provenance
-    row: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def instance_facts(name: str, facts: Facts) -> tuple[InstanceFact, ...]:
@@ -59,12 +51,10 @@ def instance_facts(name: str, facts: Facts) -> tuple[InstanceFact, ...]:
 
 
 def _instance(instance: Instance, facts: Facts) -> Iterator[InstanceFact]:
-    for column in (one.name for one in fields(Instance)):
+    for column in (entry.name for entry in dataclasses.fields(Instance)):
         value = getattr(instance, column)
         if column not in ("provenance", "columns") and value not in (None, ""):
-            yield InstanceFact(
-                "The type", column, value, _UNITS.get(column, ""), facts.origin(instance, column)
-            )
+            yield InstanceFact("The type", column, value, facts.origin(instance, column))
 
 
 @cache
@@ -88,7 +78,7 @@ def _facts(file: str, section: str, name: str, instance: Instance) -> Iterator[I
             values = {column: value for column, value in fact.items() if column not in (*KEYS, TABLE)}
             label = table if is_list else f"{file}.{table}.{key}"
             text = ", ".join(f"{column} {_short(value)}" for column, value in values.items())
-            yield InstanceFact(section, label, text, "", provenance, values)
+            yield InstanceFact(section, label, text, provenance, values)
 
 
 def _applies(fact: Mapping[str, Any], name: str, instance: Instance, devices: str, models: list[str]) -> bool:

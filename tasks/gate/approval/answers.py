@@ -17,7 +17,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import State
 from prefect.input import RunInput
 from prefect.input.run_input import keyset_from_base_key
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, ValidationError
 from pydantic.config import JsonDict
 
 from checks.value_types import DecodeError
@@ -34,6 +34,7 @@ from tasks.gate.question import (
     read_answer,
     standing_answer,
 )
+from tasks.gate_file.request import at_position
 from tasks.render.findings import gathered
 from tasks.render.headline import sentence
 from tasks.render.markdown import escape
@@ -55,6 +56,12 @@ NO_OVERRIDE = (
     "This form cannot override a FAIL, because it does not know who answers. A user listed in overriders can, in Slack. Choosing "
     "launch-anyway here ends the run as refused."
 )
+DECISIONS = (
+    "block: nothing is launched. launch-anyway: the training starts on these machines. "
+    "check-again: the checks run once more, from the start."
+)
+REASON = f"launch-anyway needs a reason of at least {LEAST_REASON} characters; the other decisions need none."
+APPROVER = "Prefect cannot verify who answers, so the name is recorded as unverified."
 
 
 class GateDecision(RunInput):
@@ -62,27 +69,9 @@ class GateDecision(RunInput):
 
     model_config = ConfigDict(json_schema_extra=_REASON_NEEDED)
 
-    action: Literal["block", "launch-anyway", "check-again"] = Field(
-        default="block",
-        title="Decision",
-        description="block: nothing is launched. launch-anyway: the training starts on these machines. "
-        "check-again: the checks run once more, from the start.",
-        json_schema_extra={"position": 0},
-    )
-    reason: str = Field(
-        default="",
-        title="Why (launch-anyway needs it)",
-        description=f"launch-anyway needs a reason of at least {LEAST_REASON} characters; the other decisions need none.",
-        max_length=REASON_CHARACTERS,
-        json_schema_extra={"position": 1},
-    )
-    approver: str = Field(
-        title="Your name (approver)",
-        description="Prefect cannot verify who answers, so the name is recorded as unverified.",
-        min_length=2,
-        max_length=100,
-        json_schema_extra={"position": 2},
-    )
+    action: Literal["block", "launch-anyway", "check-again"] = at_position(0, "block", "Decision", DECISIONS)
+    reason: str = at_position(1, "", "Why (launch-anyway needs it)", REASON, max_length=REASON_CHARACTERS)
+    approver: str = at_position(2, ..., "Your name (approver)", APPROVER, min_length=2, max_length=100)
 
 
 def question_text(question: Question, judged: JudgedReport, form_may_override: bool) -> str:

@@ -316,7 +316,8 @@ def test_a_rejection_is_said_once_in_a_log(tmp_path: Path, monkeypatch: pytest.M
     github = run("plan", "gate.toml", "--offline").err
 
     assert f"prelaunch: {said}" in plain and "::error" not in plain and 1 == plain.count(said)
-    assert f"::error file=gate.toml,line=1,title=Prelaunch rejected the request::{said}\n" == github.splitlines(True)[0]
+    assert github.startswith(f"::error file=gate.toml,line=1,title=Prelaunch rejected the request::{said}\n")
+    assert 4 == github.count("::error ")
     assert usage.startswith("prelaunch: ") and "usage: prelaunch plan" in usage.splitlines()[1]
 
 

@@ -25,4 +25,4 @@ def test_an_unknown_type_is_refused_with_the_types_of_the_policy(tmp_path: Path)
 
     assert "'our-h200' is not a known instance type. Known are cpu, m5.*" in said
     assert "[cluster.machine]" in said
-    assert said.endswith("The policy policy.toml is for cpu.")
+    assert said.endswith("Policy policy.toml is for cpu.")

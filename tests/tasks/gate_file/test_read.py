@@ -64,35 +64,27 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
     ("old", "new", "said", "near"),
     [
         ("nodes = 2", "nodez = 2", "cluster.declared.nodez: unknown key", "cluster.declared.nodes"),
-        ("[policy]", "[polcy]", "polcy: unknown key", "policy"),
         ("nodes = 2", 'nodes = "2"', "cluster.declared.nodes: expected a whole number, found text '2'", None),
         ("nodes = 2", 'nodes = 2\nkernel_log = "withheld"',
          "cluster.declared.kernel_log: unknown key; `prelaunch site schema gate` prints all keys.", None),
         ("nodes = 2", "nodes = true", "cluster.declared.nodes: expected a whole number, found true", None),
-        ("nodes = 2", "nodes = 0", "cluster.declared.nodes: must be 1 or more, and is 0", None),
         ('profile = "quick"', 'profile = "quik"', "checks.profile: 'quik' is none of quick, standard, deep", "quick"),
         ('name = "test"', 'name = "Test!"', "name: 'Test!' may have only lower-case letters, digits and dashes", None),
         ("network_s = 5.0", "network_s = nan", "checks.network_s: expected a finite number", None),
         ('on_fail = "ask"', 'on_warn = "ask"', "approval.on_warn: unknown key. It is a key of the policy", None),
         ("[policy]", '[remediation]\nmode = "auto"\n[policy]', "remediation.mode: 'auto' is none of its modes: off does", None),
-        ('ed = "none"', 'ed = "slurm"', "training.distributed: 'slurm' is none of torchrun, mpi, none", None),
         ('file = "policy.toml"', "", "policy.file: missing key", None),
         ('"cpu"', '"p5.48xlage"', "cluster.declared.instance_type: 'p5.48xlage' is not a known instance type", "p5.48xlarge"),
         ("ranks_per_node", "gpus_per_node = 8\nranks_per_node", "cluster.declared.gpus_per_node: cpu has 0", "0"),
-        ("grace_s", "grace_z", "cluster.options.grace_z: unknown key", "grace_s"),
         ('launcher = "local"', 'launcher = "locl"', "cluster.launcher: launcher 'locl' is none of local", None),
-        ("grace_s", "partition", "cluster.options.partition: the launcher local has no such option; slurm has it", None),
         ("network_s = 5.0", 'extra = ["no.such:thing"]', "checks.extra: check 'no.such:thing' cannot be imported", None),
-        ("network_s = 5.0", 'timeouts_s = { "compute.gem" = 3 }', "checks.timeouts_s.compute.gem: there is no such", "compute.gemm"),
         ('owner = ["slack", "apprise"]', "", "notify: name the owner of the gate", None),
         ('owner = ["slack"', 'owner = ["pagerduty"',
          "notify: owner names pagerduty, so [notify.pagerduty] owner_routing_key is required", None),
         ('owner_urls = ["env:OWNER_MAIL"]', "", "notify: owner names apprise, so [notify.apprise] owner_urls is required", None),
         ('order = ["slack"', 'order = ["slak"', "notify.order[0]: 'slak' is none of slack, pagerduty, apprise, log", "slack"),
-        ("order = ", "ordre = ", "notify.ordre: unknown key", "notify.order"),
         ("routing_key = ", "routing_kye = ", "notify.pagerduty.routing_kye: unknown key", "notify.pagerduty.routing_key"),
         ('"U0123ABCD"', '"@jane"', "approval.approvers[0]: is not the id of a Slack user", None),
-        ('on_fail = "ask"', 'on_fail = "always"', "approval.on_fail: 'always' is none of refuse, ask", None),
         ('[notify.apprise]\nurls = ["env:MAIL"]', "[notify.apprise]\nurls = []", "notify.apprise.urls: must not be empty", None),
         ("routing_key", 'url = "http://events.pagerduty.com/x"\nrouting_key', "notify.pagerduty.url: is not of the form", None),
     ],
@@ -184,11 +176,7 @@ def test_an_override_does_not_mend_a_broken_file(tmp_path: Path) -> None:
         ("x.toml", b"#" * (1 << 21), "larger than"),
         ("x.toml", b"", "is empty. This needs a gate file, a TOML"),
         ("x.toml", b'{"cluster": {}}', "is JSON and not TOML. This needs"),
-        (
-            "x.toml",
-            (ROOT / "deployments/policies/local.toml").read_bytes(),
-            "is a policy. This needs a gate file",
-        ),
+        ("x.toml", b"instance_types = []\non_warn = 1\nchecks = 1", "is a policy. This needs a gate file"),
         ("absent.toml", None, "no such file, and .* has no gate files. `prelaunch init` writes one.$"),
         ("x/a.toml", None, "there is no folder .*/x. `prelaunch init` writes a gate file.$"),
         (".", None, "is a folder"),
@@ -203,14 +191,6 @@ def test_gate_file_reader_refuses_bytes_of_another_kind(
 
     with pytest.raises(GateFileError, match=said):
         read_gate_file(tmp_path / name)
-
-
-def test_the_tables_about_people_are_read(tmp_path: Path) -> None:
-    """Who is told in which order, and who may answer."""
-    gate = read_gate_file(with_people(tmp_path))
-
-    assert ("slack", "pagerduty", "log", "apprise") == gate.notify.notifiers
-    assert ("ask", ("U0123ABCD",)) == (gate.approval.on_fail, gate.approval.approvers)
 
 
 @pytest.mark.parametrize(
@@ -275,23 +255,12 @@ def gate(folder: Path, check: str = "disk.io", line: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("skip", "said", "near"),
-    [
-        (
-            "compute.gemm",
-            "requires compute.gemm, so it cannot be skipped. Name an optional check (disk.io)",
-            None,
-        ),
-        ("disk.oi", "there is no such check", "disk.io"),
-    ],
-)
-def test_a_required_check_cannot_be_left_out(tmp_path: Path, skip: str, said: str, near: str | None) -> None:
+def test_a_required_check_cannot_be_left_out(tmp_path: Path) -> None:
     """It is refused before anything starts, with the checks that may be."""
-    error = refusal(gate(tmp_path), f"checks.skip=['{skip}']")
+    error = refusal(gate(tmp_path), "checks.skip=['compute.gemm']")
 
-    assert ("checks.skip[0]", near) == (error.path, error.nearest)
-    assert said in error.message
+    assert ("checks.skip[0]", None) == (error.path, error.nearest)
+    assert "requires compute.gemm, so it cannot be skipped. Name an optional check (disk.io)" in error.message
 
 
 def test_the_edit_that_the_refusal_names_lets_the_check_be_left_out(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_rate_without_a_known_baseline_is_one_cluster_warning(
 
     assert ("cluster", Level.WARN, Cause.EVIDENCE) == (found.subject, found.level, found.cause)
     assert found.kind is FindingKind.NO_BASELINE and held in found.message and why in found.message
-    assert "prelaunch fleet baseline learn" in found.remedy and 'write [policy] baseline = "FILE"' in found.remedy
+    assert "fleet baseline learn" in found.remedy and 'write [policy] baseline = "FILE"' in found.remedy
 
 
 @pytest.mark.parametrize("check", ["nccl.alltoall", "nccl.sendrecv", "nccl.all_gather"])

@@ -100,11 +100,8 @@ def test_another_provider_is_no_efa_device() -> None:
     text = recording("fi_info_tcp.txt")
     found = fi_info.parse(text)
     bare = text.partition("\n")[2]
-    answers = [
-        explained(output, type_).answer
-        for output in (text, bare)
-        for type_ in (None, declared("p4d.24xlarge"))
-    ]
+    types = (None, declared("p4d.24xlarge"))
+    answers = [explained(output, type_).answer for output in (text, bare) for type_ in types]
 
     assert [Answer.CANNOT_TELL] * 3 + [Answer.NO_GO] == answers
     assert ((), ("eth0", "lo")) == (fi_info.domains(found, "efa"), fi_info.domains(found, "tcp"))
