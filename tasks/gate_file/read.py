@@ -259,7 +259,7 @@ def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | No
     near = places[0] if len(places) == 1 else nearest(loc[-1], _keys(loc[:-1], model))
     all_keys = f"; {ALL_KEYS}" if near is None and model is Gate else ""
     if not places and model is Gate and loc[-1] in {field.name for field in fields(Policy)}:
-        near, all_keys = None, ". It is a key of the policy, whose file [policy] names"
+        near, all_keys = None, ". It is a key of the policy file, which [policy] names"
     if near and near not in places and model is Gate:  # as --set takes it
         near = ".".join([*loc[:-1], near])
     return ".".join(loc), f"unknown key{all_keys}", near
