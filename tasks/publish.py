@@ -233,7 +233,7 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         return
     earlier = report_verdict(session, report, digest(dump(report)))
     if session.left_out:
-        earlier = with_job_that_goes_on(earlier)
+        earlier = with_job_that_goes_on(earlier, context.launcher.holds_nodes)
     digests = replace(before.digests, report=earlier.verdict.digests.report)
     record = replace(before, gate_id=own_id, report=report_key(own_id), digests=digests)
     _put_verdict(context, own_id, earlier)

@@ -38,7 +38,8 @@ TRAINING_FAILED = (
 )
 # The sentences stand above remedies that would end the training, and before each of them.
 RUNS_ANYWAY = "The training was started all the same. To restart or drain one of its nodes would end it."
-LEFT_OUT = "The job goes on without the nodes that failed, and keeps them. To restart or drain one of its nodes may end it."
+LEFT_OUT = "The job goes on without the nodes that failed."
+HELD = f"{LEFT_OUT} It holds them: to restart or drain one of them may end it."
 AFTER_TRAINING = "When the training has ended:"
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
@@ -259,9 +260,10 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     return replace(outcome, judged=replace(outcome.judged, context=replace(context, may_start=False)))
 
 
-def with_job_that_goes_on(judged: JudgedReport) -> JudgedReport:
-    """A refusal after which its job trains on the nodes that are left."""
-    return replace(judged, context=replace(_while_training(judged.context, LEFT_OUT), may_start=False))
+def with_job_that_goes_on(judged: JudgedReport, holds_nodes: bool) -> JudgedReport:
+    """A refusal after which its job goes on with the nodes that are left, and may hold the others."""
+    context = replace(judged.context, may_start=False, training=LEFT_OUT)
+    return replace(judged, context=_while_training(context, HELD) if holds_nodes else context)
 
 
 def _while_training(context: VerdictContext, sentence: str) -> VerdictContext:

@@ -334,7 +334,8 @@ class Launcher(Protocol):
 
     It may be asked every `poll_s`. A job may take `start_s` until it runs, and the engine may be silent for `silence_s`,
     before it is given up. An ended job's machines are kept for `keeps_s` (None: no such limit). With `excludes_failed` its
-    options ask that a refused gate tries other nodes than those that failed.
+    options ask that a refused gate tries other nodes than those that failed. `holds_nodes`: a node whose part of a job has ended stays
+    the job's until all have ended.
     """
 
     placement: Placement
@@ -344,6 +345,7 @@ class Launcher(Protocol):
     delays: Delays
     keeps_s: float | None = None
     excludes_failed: bool = False
+    holds_nodes: bool = True
 
     @property
     def offers(self) -> Mapping[Placement, float]:

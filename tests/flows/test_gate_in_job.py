@@ -12,7 +12,7 @@ import pytest
 from checks.documents.answer import AnswerWord
 from checks.model import Answer
 from tasks import in_job as agreeing
-from tasks.gate.outcome import LEFT_OUT, Decision, GateOutcome, first_line
+from tasks.gate.outcome import HELD, Decision, GateOutcome, first_line
 from tasks.in_job import JobStarts
 from tasks.launchers.base import JobState, LaunchRejected, Placement
 from tasks.store.folder import FolderStore
@@ -101,7 +101,7 @@ def test_spares_train_without_a_node_that_failed(tmp_path: Path, engine: Engine)
     assert (Decision.LAUNCHED, 0, ["node-2"]) == (outcome.decision, outcome.code, list(outcome.left_out))
     assert line.startswith("GO test: 2 of 2 nodes") and "; left out: node-2, rank 5" in line
     assert (("node-2",), outcome.gate_id, 2) == (refused.condemned, launched.gate_id, launched.nodes)
-    assert "NO-GO" in sent.splitlines()[0] and "node-2, rank 5" in sent and LEFT_OUT in sent
+    assert "NO-GO" in sent.splitlines()[0] and "node-2, rank 5" in sent and HELD in sent
     assert 1 == len(engine.jobs) and engine.idle
 
 

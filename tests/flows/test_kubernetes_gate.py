@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tasks import remedy as remedies
-from tasks.gate.outcome import Decision
+from tasks.gate.outcome import HELD, LEFT_OUT, Decision
 from tasks.machines.kubernetes_nodes import HEALTH, MARK, PENDING_REBOOT, TAINT
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
@@ -98,6 +98,8 @@ def test_a_spare_trains_in_place_of_a_node_that_failed(cluster: Cluster, tmp_pat
         outcome.reason
     )
     assert ["worker-0", "worker-2"] == sorted(trained(cluster).values())
+    [refusal] = [path.read_text() for path in (tmp_path / "store" / "pages").glob("*.txt")]
+    assert LEFT_OUT in refusal and HELD not in refusal and "kubectl cordon worker-1" in refusal
 
 
 def test_a_pinned_training_of_one_workload_gets_nodes_that_passed(cluster: Cluster, tmp_path: Path) -> None:

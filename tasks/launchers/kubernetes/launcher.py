@@ -85,7 +85,7 @@ class KubernetesLauncher(FolderLauncher):
         self.placement = Placement(options.placement)
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
-        self.excludes_failed = options.exclude_failed
+        self.excludes_failed, self.holds_nodes = options.exclude_failed, False
         self.delays = Delays(options.joins_s + 60.0, REPORTS_S[options.reports], 60.0)
         self._template = read_template(options.pod_template_file)
         self._outputs: dict[str, PodOutput] = {}
