@@ -49,3 +49,12 @@ class Growth:
             ", ".join(f"{name} {self.before.get(name)} -> {self.after[name]}" for name in names)
             or "unchanged"
         )
+
+
+def account(
+    gone: Sequence[str], names: Sequence[str], looks: Sequence[Growth], but: Collection[str] = ()
+) -> str:
+    """The evidence: which devices are gone, and what changed on each of the others."""
+    lines = [f"{name}: gone since the start of the run" for name in gone]
+    lines += [f"{name}: {delta.changes(but)}" for name, delta in zip(names, looks, strict=True)]
+    return "\n".join(lines)

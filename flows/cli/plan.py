@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         write_stdout(json_text(_document(context, plans, lines, advanced.ask_minutes)))
     elif arguments.format == "shell":
-        write_stdout("\n".join(_shell(item) for plan in plans for item in plan.requests))
+        write_stdout("\n".join(_text(item) for plan in plans for item in plan.requests))
         for line in lines:
             if line.result in REFUSED or line.result is PreflightResult.WARNING:
                 write_stderr(f"prelaunch: {line.text}")
@@ -130,6 +130,8 @@ def _text(request: Request | ApiCall) -> str:
         command = re.sub(r"(?<!^)(?=[A-Z])", "-", request.operation).lower()
         body = shlex.quote(json_text(dict(request.body)).rstrip())
         return f"# {request.name}\naws {request.service} {command} --cli-input-json {body}\n"
+    if request.script:
+        return request.script
     environment = "".join(
         f"    {key}={shlex.quote(value)} \\\n" for key, value in request.environment.items()
     )
@@ -137,8 +139,3 @@ def _text(request: Request | ApiCall) -> str:
     folder = shlex.quote(request.working_directory)
     where = f" on {request.node}" if request.node else ""
     return f"# {request.name}{where}\ncd {folder} && \\\n{environment}    {command}\n"
-
-
-def _shell(request: Request | ApiCall) -> str:
-    """What is submitted, as it stands."""
-    return ("" if isinstance(request, ApiCall) else request.script) or _text(request)

@@ -14,7 +14,7 @@ from tests.architecture.size import PRODUCT, TESTS, Size
 from tests.architecture.tree import Source
 
 # The aim is 66,000 lines of code in at most 600 modules, of which a gate imports 38,000 lines, and 80,000 lines of tests.
-MODULES = 561
+MODULES = 558
 # So much may be free before the budget has to be lowered: a change that takes lines away keeps them away.
 SLACK = 300
 

@@ -159,10 +159,8 @@ def metrics(runs: Sequence[NcclTestsRun], declared_ranks: int | None = None) -> 
         "rows_missing": tuple(rows_missing(run) for run in runs),
         "below_own_minimum": tuple(int(run.closed and run.slow) for run in runs),
         "ranks": tuple(ranks_of(run) for run in runs),
-        "busbw_out_of_place_gbps": tuple(
-            _best(run, [record.out_of_place for record in run.results]) for run in runs
-        ),
-        "busbw_in_place_gbps": tuple(_best(run, [record.in_place for record in run.results]) for run in runs),
+        "busbw_out_of_place_gbps": tuple(_best(run, "out_of_place") for run in runs),
+        "busbw_in_place_gbps": tuple(_best(run, "in_place") for run in runs),
         "points": tuple(point_of(run, record) for run in runs for record in run.results),
         "busbw_gbps": tuple(_slower(run, record) for run in runs for record in run.results),
     }
@@ -227,8 +225,9 @@ def lists_one_process(run: NcclTestsRun) -> bool:
     return ranks > max(len(listed), *listed) and ranks % len(listed) == 0
 
 
-def _best(run: NcclTestsRun, halves: Sequence[BufferPlacement]) -> float | None:
+def _best(run: NcclTestsRun, placement: str) -> float | None:
     """The bus bandwidth of the best size; None for one rank, whose bus bandwidth is 0 by definition."""
+    halves: list[BufferPlacement] = [getattr(record, placement) for record in run.results]
     return max(half.busbw_gbps for half in halves) if ranks_of(run) > 1 else None
 
 

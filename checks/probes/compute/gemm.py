@@ -148,7 +148,7 @@ def make_problem(size: int, seed: int, device: str) -> GemmProblem:
     index = torch.arange(size, dtype=torch.int64, device=device)
     f, g = (index * 5 + seed) % 7, (index * 3 + 2 * seed) % 5
     h, m = (index * 7 + seed) % 6, (index * 4 + 3 * seed + 1) % 9
-    product = _outer_sum(f * h.sum() + (g * h).sum(), size * f + g.sum(), m)
+    product = (f * h.sum() + (g * h).sum())[:, None] + (size * f + g.sum())[:, None] * m[None, :]
     if int(product.max()) >= EXACT:
         raise CheckError(f"order {size} is too large: the float32 product would not be exact")
     left, right = f[:, None] + g[None, :], h[:, None] + m[None, :]
@@ -243,10 +243,6 @@ def _multiply(left: Tensor, right: Tensor, device: str, count: int) -> tuple[Ten
         result = torch.matmul(left, right)
     wait(device)
     return result, time.perf_counter() - begun
-
-
-def _outer_sum(offsets: Tensor, slopes: Tensor, columns: Tensor) -> Tensor:
-    return offsets[:, None] + slopes[:, None] * columns[None, :]
 
 
 def _tflops(size: int, products: int, seconds: float) -> float:

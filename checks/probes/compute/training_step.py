@@ -107,15 +107,16 @@ def measure(device: str, shape: Shape, steps: int) -> Measurement:
     runs = {
         run_pair.name: [train(start, batch, shape, steps, run_pair) for _ in (0, 1)] for run_pair in tried
     }
-    rates = {name: _tokens_per_s(pair, shape) for name, pair in runs.items()}
-    tflops = {
-        name: rate * shape.step_flops / shape.batch / shape.tokens / 1e12 for name, rate in rates.items()
-    }
+    tokens = shape.batch * shape.tokens
+    rates = {name: tokens * max(run.timed / run.seconds for run in pair) for name, pair in runs.items()}
+    tflops = {name: rate * shape.step_flops / tokens / 1e12 for name, rate in rates.items()}
     name = devices.name_of(device)
     metrics: dict[str, Value] = {
         "precisions": tuple(runs),
         "loss_ratio": tuple(_ratio(pair[0].losses) for pair in runs.values()),
-        "nonfinite_losses": tuple(_nonfinite(pair) for pair in runs.values()),
+        "nonfinite_losses": tuple(
+            sum(not math.isfinite(loss) for run in pair for loss in run.losses) for pair in runs.values()
+        ),
         "unequal_losses": tuple(_unequal(*pair) for pair in runs.values()),
         "tokens_per_s": tuple(rates.values()),
         "above_peak": sum(rate > limit_tflops(name) for rate in tflops.values()),
@@ -248,17 +249,9 @@ def _autocast(device: str, precision: Precision) -> AbstractContextManager[objec
     return torch.autocast(device.partition(":")[0], dtype=precision.torch_dtype)
 
 
-def _tokens_per_s(pair: Sequence[TrainingRun], shape: Shape) -> float:
-    return max(shape.batch * shape.tokens * run.timed / run.seconds for run in pair)
-
-
 def _ratio(losses: Sequence[float]) -> float | None:
     finite = math.isfinite(losses[0]) and math.isfinite(losses[-1]) and losses[0] > 0
     return losses[-1] / losses[0] if finite else None
-
-
-def _nonfinite(pair: Sequence[TrainingRun]) -> int:
-    return sum(not math.isfinite(loss) for run in pair for loss in run.losses)
 
 
 def _unequal(first: TrainingRun, other: TrainingRun) -> int:

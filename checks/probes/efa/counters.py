@@ -25,7 +25,7 @@ NO_COUNTERS = ("lifespan",)  # a polling period
 
 def first_look(context: Context) -> Mapping[str, object]:
     """Every device's counters at the start. Raises CheckError if there is no device."""
-    return {"devices": {name: dict(values) for name, values in _snapshot().items()}}
+    return {"devices": _snapshot()}
 
 
 @efa_check(
@@ -64,10 +64,7 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
             "received_bytes": tuple(delta.total((RECEIVED,)) for delta in looks),
             "devices_gone": len(gone),
         },
-        "\n".join(
-            [f"{name}: gone since the start of the run" for name in gone]
-            + [f"{name}: {delta.changes(NO_COUNTERS)}" for name, delta in zip(names, looks, strict=True)]
-        ),
+        growth.account(gone, names, looks, NO_COUNTERS),
     )
 
 
@@ -76,8 +73,9 @@ def counted(delta: growth.Growth, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if delta.has(name))
 
 
-def _snapshot() -> dict[str, Mapping[str, int]]:
-    by_device = devices.all_counters(devices.INFINIBAND)
+def _snapshot() -> dict[str, dict[str, int]]:
+    present = devices.kernel_devices(devices.INFINIBAND)
+    by_device = {device.name: devices.counters(devices.INFINIBAND, device.name) for device in present}
     if not by_device:
         raise CheckError(f"no EFA device under {devices.INFINIBAND}: its counters cannot be read")
     return by_device

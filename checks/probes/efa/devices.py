@@ -6,7 +6,7 @@ The module also reads the EFA devices as the kernel shows them under /sys/class/
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,11 +62,6 @@ def counters(root: Path, device: str) -> dict[str, int]:
         if value.isdigit():
             values[path.name] = values.get(path.name, 0) + int(value)
     return values
-
-
-def all_counters(root: Path) -> dict[str, Mapping[str, int]]:
-    """The hardware counters of every EFA device."""
-    return {device.name: counters(root, device.name) for device in kernel_devices(root)}
 
 
 def parse_state(text: str) -> int | None:

@@ -21,6 +21,7 @@ from checks.probes.gpu import nvml
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
 from checks.probes.gpu.nvml import measured, nvml_check
 from checks.probes.gpu.record import Gpu, columns, padded, values_as_text
+from checks.probes.sysfs import text_of
 
 LISTS = {
     "compute": "nvmlDeviceGetComputeRunningProcesses",
@@ -226,9 +227,8 @@ def with_processes(module: Any, gpu: Gpu) -> Gpu:
                 continue  # older GPUs and drivers know no MPS list; its clients are in the compute list
             reason = f"{list_name}: {nvml.message_of(error)}"
             return replace(gpu, unread={**unread, **dict.fromkeys(PROCESSES, reason)})
-    listed = "; ".join(
-        f"{gpu.label}: pid {pid} {_name(pid)} ({description})" for pid, description in sorted(by_pid.items())
-    )
+    names = {pid: text_of(Path(f"/proc/{pid}/comm")) or "(its name is not visible here)" for pid in by_pid}
+    listed = "; ".join(f"{gpu.label}: pid {pid} {names[pid]} ({by_pid[pid]})" for pid in sorted(by_pid))
     counts = {"processes": len(by_pid) - len(drawing), "graphics_mib": round(sum(drawing.values()) / MIB, 1)}
     return replace(gpu, values={**gpu.values, **counts, "listed": listed})
 
@@ -236,10 +236,3 @@ def with_processes(module: Any, gpu: Gpu) -> Gpu:
 def _used(process: Any) -> str:
     used = getattr(process, "usedGpuMemory", None)
     return f"{used / MIB:.0f} MiB" if isinstance(used, int) else "memory unknown"
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return "(its name is not visible here)"

@@ -132,9 +132,8 @@ def compared(before: Mapping[str, object], after: Counters) -> Measurement:
         "fatal_before": sum(_fatal(values) for values in before.values()),
         "parts_gone": len(gone),
     }
-    lines = [f"{name}: gone since the start of the run" for name in gone]
-    lines += [f"{name}: {growth.Growth(before.get(name), after[name]).changes()}" for name in listed]
-    return Measurement(metrics, "\n".join(lines) or "no counter changed")
+    looks = [growth.Growth(before.get(name), after[name]) for name in listed]
+    return Measurement(metrics, growth.account(gone, listed, looks) or "no counter changed")
 
 
 def _grown(before: object, after: Mapping[str, int | None]) -> dict[str, int | None]:

@@ -12,6 +12,7 @@ from checks.check import CheckError, Context, Measurement
 from checks.model_details import Contents
 from checks.probes import growth
 from checks.probes.infiniband.ports import Port, declared_ports, here, port_check
+from checks.probes.sysfs import text_of
 
 # The metric, the kernel's counter and its highest value; 0: a counter of the driver, of 64 bits.
 ERRORS: tuple[tuple[str, str, int], ...] = (
@@ -80,10 +81,7 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
             "received_bytes": tuple(bytes_of(delta, RECEIVED) for delta in looks),
             "ports_gone": len(gone),
         },
-        "\n".join(
-            [f"{name}: gone since the start of the run" for name in gone]
-            + [f"{name}: {delta.changes()}" for name, delta in zip(names, looks, strict=True)]
-        ),
+        growth.account(gone, names, looks),
     )
 
 
@@ -92,10 +90,7 @@ def values_of(port: Port) -> dict[str, int]:
     wanted = (*(key for _, key, _ in ERRORS), SENT, RECEIVED)
     values: dict[str, int] = {}
     for path in (port.folder / folder / name for folder in FOLDERS for name in wanted):
-        try:
-            text = path.read_text(encoding="ascii", errors="replace").strip()
-        except OSError:
-            continue
+        text = text_of(path)
         if text.isdigit() and len(text) <= DIGITS:
             values[path.name] = int(text)
     return values

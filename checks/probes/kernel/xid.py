@@ -23,8 +23,8 @@ from checks.probes.kernel.log_lines import Event, Find, Line, messages
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS, branch_of, marks
 from checks.probes.kernel.xid_decision import decide_line, incidents
-from checks.probes.kernel.xid_rows import AGES, ARRAYS, LISTED, IncidentRow, arrays, rows_of
-from checks.probes.sysfs import pci_id
+from checks.probes.kernel.xid_rows import AGES, ARRAYS, LISTED, arrays, rows_of
+from checks.probes.sysfs import pci_id, text_of
 
 GPUS = Path("/proc/driver/nvidia/gpus")
 VERSION = Path("/proc/driver/nvidia/version")
@@ -84,7 +84,7 @@ def xid(context: Context) -> Measurement | Skipped:
     happened since, its last line, and how many seconds ago that was (-1 without a time).
     """
     log = log_source.read(context, find)
-    return log if isinstance(log, Skipped) else measured(log, listed_gpus(GPUS), driver_branch(VERSION))
+    return log if isinstance(log, Skipped) else measured(log, listed_gpus(GPUS), branch_of(text_of(VERSION)))
 
 
 def listed_gpus(folder: Path) -> tuple[str, ...]:
@@ -93,14 +93,6 @@ def listed_gpus(folder: Path) -> tuple[str, ...]:
         return tuple(sorted(pci for path in folder.iterdir() if (pci := pci_id(path.name))))
     except OSError:
         return ()
-
-
-def driver_branch(path: Path) -> int | None:
-    """The loaded driver's branch (570); None without one."""
-    try:
-        return branch_of(path.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return None
 
 
 def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
@@ -138,7 +130,8 @@ def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measur
         for need in COUNTED
     }
     log = replace(log, earlier_boot=tuple(event for event in log.earlier_boot if event.metric not in MARKS))
-    return measurement(log, events, metrics, lines, before, (*map(_incident_text, listed), more), names)
+    texts = [f"{entry} [{entry.source}]" if entry.source else str(entry) for entry in listed]
+    return measurement(log, events, metrics, lines, before, (*texts, more), names)
 
 
 def codes(events: Iterable[Event]) -> str:
@@ -157,10 +150,6 @@ def _names(events: Iterable[Event], gpus: Sequence[str]) -> dict[str, str]:
         strange = f"{event.pci}, not listed as a GPU of this node" if gpus else f"GPU at {event.pci}"
         names.setdefault(event.pci, strange if event.pci else UNNAMED)
     return names or {"": NO_GPU}
-
-
-def _incident_text(incident: IncidentRow) -> str:
-    return f"{incident} [{incident.source}]" if incident.source else str(incident)
 
 
 def _pci_in(message: str) -> str:

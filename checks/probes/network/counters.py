@@ -77,7 +77,7 @@ def compared(before: Mapping[str, object], after: Snapshot) -> Measurement:
                 delta.total(keys) for delta, keys in zip(looks, allowances, strict=True)
             ),
         },
-        "\n".join(f"{name}: {delta.changes()}" for name, delta in zip(names, looks, strict=True)),
+        growth.account((), names, looks),
     )
 
 

@@ -15,7 +15,7 @@ from checks.documents.report import dump_plain
 from checks.model import Declared, Report
 from tasks.render.findings import verdict_json
 from tasks.reports.fleet.states import HOUR_S
-from tasks.slackbot import replies
+from tasks.slackbot import commands
 from tasks.slackbot.history import PastVerdict
 from tasks.slackbot.prefect_client import PrefectError, PrefectRuns
 from tasks.store import node_rows
@@ -183,7 +183,7 @@ def past(measured_at: str) -> PastVerdict:
 
 def test_reply_to_why_states_the_age_of_an_old_measurement() -> None:
     """Of a verdict that was made at once, nothing."""
-    old, fresh = (replies.refusal(past(at)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
+    old, fresh = (commands.refusal(past(at)) for at in ("2026-11-20T10:12:00Z", "2026-11-23T10:11:00Z"))
 
     assert SAID in str(old.blocks) and "before this verdict" not in str(fresh.blocks)
     assert [] == faults(list(old.blocks))
@@ -192,7 +192,7 @@ def test_reply_to_why_states_the_age_of_an_old_measurement() -> None:
 def test_fleet_says_why_nodes_are_doubtful() -> None:
     """Where a finding about the configuration is the reason."""
     doubtful = fleet(gate(HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]), node("b")))
-    said, well = (replies.fleet((("c", one),)) for one in (doubtful, fleet(gate(HOUR_S, node("a")))))
+    said, well = (commands.fleet((("c", one),)) for one in (doubtful, fleet(gate(HOUR_S, node("a")))))
 
     assert (
         "doubtful (cause CONFIGURATION): a warning, or a failure that is not of its hardware, is open."

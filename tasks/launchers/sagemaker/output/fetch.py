@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import logging
+import tarfile
+import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 from checks.process.whole_file import write_whole
-from tasks.launchers.attempts import Attempt, Written, exit_code_of, finished, starts_of, told_all
+from tasks.launchers.attempts import (
+    Attempt,
+    Written,
+    exit_code_of,
+    finished,
+    plain,
+    safe,
+    starts_of,
+    told_all,
+)
 from tasks.launchers.base import EngineUnavailable, LaunchError
+from tasks.launchers.report_lines import reports_of
 from tasks.launchers.sagemaker import job_states
 from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
-from tasks.launchers.sagemaker.output import channels, s3_objects
-from tasks.launchers.sagemaker.output.channels import ChannelFiles
+from tasks.launchers.sagemaker.output import logs, s3_objects
 from tasks.launchers.sagemaker.output.s3_objects import ListedObject
-from tasks.launchers.sagemaker.request.locations import Places
+from tasks.launchers.sagemaker.request.locations import Places, object_of
 
 logger = logging.getLogger(__name__)
 Listing = Mapping[str, ListedObject]
@@ -64,7 +78,7 @@ class SageMakerOutput:
             listing: Listing = {}
             silent = ""
             try:
-                listing = channels.written(self._clients, self._places)
+                listing = written(self._clients, self._places)
                 problems = self._store(listing, into)
             except LaunchError as error:
                 problems = [str(error)]
@@ -79,7 +93,7 @@ class SageMakerOutput:
             raise LaunchError(problems[0])
 
     def _summary(self, described: Described) -> SeenOutput:
-        listing, final = channels.written(self._clients, self._places), job_states.state_of(described).final
+        listing, final = written(self._clients, self._places), job_states.state_of(described).final
         brought: tuple[ChannelFiles, ...] = ()
         if final and (not listing or self._silent(listing, (), described)):
             brought = self._rest(described)
@@ -107,9 +121,7 @@ class SageMakerOutput:
         return not is_there or self._fetched.get(target) != item.etag
 
     def _read(self, listing: Listing) -> Iterable[tuple[str, tuple[ListedObject, bytes | str]]]:
-        objects = s3_objects.read_all(
-            self._clients, self._places.reports, listing.values(), channels.OBJECT_BYTES
-        )
+        objects = s3_objects.read_all(self._clients, self._places.reports, listing.values(), OBJECT_BYTES)
         return zip(listing, objects, strict=True)
 
     def _exit_codes(self, listing: Listing, brought: Iterable[ChannelFiles], attempt: str) -> dict[str, int]:
@@ -131,7 +143,7 @@ class SageMakerOutput:
         if self._others is not None:
             return self._others
         fetched: list[ChannelFiles] = []
-        for brought in channels.others(self._clients, self._places, ended, silent):
+        for brought in others(self._clients, self._places, ended, silent):
             fetched.append(brought)
             for problem in brought.problems:
                 logger.warning("%s: %s", self._places.job, problem)
@@ -189,3 +201,132 @@ def _keep(into: Path, brought: ChannelFiles) -> None:
         present = target.read_bytes() if target.is_file() else None
         if present is None or (not finished(path, present) and finished(path, data)):
             write_whole(target, data)
+
+
+FILE_BYTES = 8 << 20
+ALL_BYTES = 256 << 20
+MEMBERS = 200_000
+# Beyond this an archive is a training's, and too long to look through for a few reports.
+ARCHIVE_BYTES = 512 << 20
+OBJECT_BYTES = 64 << 20
+LOG_BYTES = 8 << 20
+CHUNK_BYTES = 1 << 20
+
+
+class BrokenArchive(Exception):
+    """The archive is truncated or is no archive; what was read until then is good."""
+
+
+def members(file: IO[bytes]) -> Iterator[tuple[Written, bytes]]:
+    """Each file of an attempt, in the archive's order, with the time that its host gave it. Raises BrokenArchive.
+
+    Links, devices, absolute names, "..", other folders and what is too large are left out.
+    """
+    total = 0
+    try:
+        with tarfile.open(fileobj=file, mode="r|gz") as archive:
+            for number, member in enumerate(archive):
+                if number >= MEMBERS or total > ALL_BYTES:
+                    message = f"it holds more than {MEMBERS} members or {ALL_BYTES >> 20} MiB of reports"
+                    raise BrokenArchive(message)
+                path = member.name.removeprefix("./")
+                if not member.isreg() or member.size > FILE_BYTES or not _plain(path):
+                    continue
+                reader = archive.extractfile(member)
+                data = reader.read() if reader else b""
+                if len(data) != member.size:
+                    raise BrokenArchive(f"{path!r:.80} is cut off")
+                total += len(data)
+                yield Written(path, datetime.fromtimestamp(max(0.0, member.mtime), UTC)), data
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError) as error:
+        raise BrokenArchive(f"it cannot be read to its end: {error}") from error
+
+
+def _plain(path: str) -> bool:
+    return safe(path) and path == str(PurePosixPath(path))
+
+
+@dataclass
+class ChannelFiles:
+    """What one channel brought: each file with its time, and what could not be fetched.
+
+    `dated` says whether the times tell one start from another: an archive has its hosts' clocks.
+    """
+
+    files: dict[str, tuple[Written, bytes]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    dated: bool = False
+
+
+def written(clients: Clients, places: Places) -> Mapping[str, ListedObject]:
+    """What the agents copied so far: <attempt>/... -> the object. Raises LaunchError."""
+    objects = {}
+    for item in s3_objects.listed(clients, places.reports):
+        gate, _, path = item.path.partition("/")
+        if gate and plain(path) and item.size <= OBJECT_BYTES:
+            objects[path] = item
+    return objects
+
+
+def others(
+    clients: Clients, places: Places, described: Described, silent: str = ""
+) -> Iterator[ChannelFiles]:
+    """The weaker channels of a job that has ended, one after the other; what fails is in `problems`.
+
+    `silent` says that S3 does not answer, "" if it does: only the log is asked then.
+    """
+    output = str((described.get("OutputDataConfig") or {}).get("S3OutputPath") or places.output).rstrip("/")
+    prefix = f"{output}/{places.job}/output"
+    ways: tuple[tuple[str, Callable[[ChannelFiles], None]], ...] = (
+        ("output.tar.gz", lambda brought: _archive(clients, prefix, brought)),
+        ("log lines", lambda brought: _lines(clients, places.job, hosts_of(described), brought)),
+    )
+    for channel, read in ways:
+        in_s3 = read is not ways[-1][1]
+        brought = ChannelFiles(dated=not in_s3)
+        try:
+            if silent and in_s3:
+                raise LaunchError(silent)
+            read(brought)
+        except EngineUnavailable as error:
+            silent = str(error)  # the next one in S3 would wait as long for nothing
+            brought.problems.append(f"{channel}: {error}")
+        except (LaunchError, BrokenArchive, OSError) as error:
+            brought.problems.append(f"{channel}: {error}")
+        yield brought
+
+
+def _archive(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
+    archives = [item for item in s3_objects.listed(clients, prefix) if item.path == "output.tar.gz"]
+    if not archives:
+        return
+    if archives[0].size > ARCHIVE_BYTES:
+        raise BrokenArchive(f"it has {archives[0].size >> 20} MiB and is not looked through")
+    with tempfile.TemporaryFile() as file:
+        clients.answer(
+            "s3:GetObject", lambda: _download(clients, f"{prefix}/output.tar.gz", archives[0].etag, file)
+        )
+        file.seek(0)
+        for item, data in members(file):
+            brought.files[item.path] = item, data
+
+
+def _download(clients: Clients, url: str, etag: str, file: IO[bytes]) -> None:
+    """Download that version of the object completely to the beginning of the file."""
+    file.seek(0)
+    file.truncate()
+    answer = clients.client("s3").get_object(**object_of(url), IfMatch=etag)
+    for chunk in answer["Body"].iter_chunks(CHUNK_BYTES):
+        file.write(chunk)
+
+
+def _lines(clients: Clients, job: str, hosts: tuple[str, ...], brought: ChannelFiles) -> None:
+    for host in hosts:
+        stream = logs.newest(clients, job, host)
+        if stream is None:
+            continue
+        # The checks print before the training does, and what could not be copied is printed last.
+        text = "".join(logs.text_of(clients, stream, LOG_BYTES, head=head) for head in (True, False))
+        for path, data in reports_of(text.splitlines()).items():
+            if path.endswith(f"/nodes/{host}.json"):  # a host speaks for itself alone
+                brought.files[path] = Written(path, stream.began), data

@@ -14,9 +14,10 @@ from checks.model import Action
 from checks.probes.kernel import xid, xid_nvlink
 from checks.probes.kernel.xid import listed_gpus, measured
 from checks.probes.kernel.xid_catalogue import Need, table
-from checks.probes.kernel.xid_context import MARKS
+from checks.probes.kernel.xid_context import MARKS, branch_of
 from checks.probes.kernel.xid_decision import decide_line, incidents
 from checks.probes.kernel.xid_rows import XidDecision
+from checks.probes.sysfs import text_of
 from tests.checks.probes.kernel.world import XID, log_of, recorded_lines, said
 
 EIGHT = tuple(f"0000:{bus}:00.0" for bus in ("53", "64", "75", "86", "97", "a8", "b9", "ca"))
@@ -109,7 +110,7 @@ def test_the_driver_lists_its_gpus(tmp_path: Path) -> None:
     assert listed_gpus(tmp_path / "none") == ()
     version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  575.57.08  Sat May 24 2025\n"
     (tmp_path / "version").write_text(version)
-    assert (575, None) == (xid.driver_branch(tmp_path / "version"), xid.driver_branch(tmp_path / "none"))
+    assert (575, None) == (branch_of(text_of(tmp_path / "version")), branch_of(text_of(tmp_path / "none")))
 
 
 def test_incidents_are_listed_side_by_side() -> None:

@@ -16,9 +16,8 @@ import pytest
 from container.agent.files.log_lines import lines_of
 from tasks.launchers.base import LaunchError
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.output import channels, s3_objects
-from tasks.launchers.sagemaker.output.channels import ChannelFiles
-from tasks.launchers.sagemaker.output.fetch import SageMakerOutput
+from tasks.launchers.sagemaker.output import fetch, s3_objects
+from tasks.launchers.sagemaker.output.fetch import ChannelFiles, SageMakerOutput
 from tasks.launchers.sagemaker.output.s3_objects import ListedObject
 from tasks.launchers.sagemaker.request.locations import Places
 from tasks.store.aws import AwsTimeouts
@@ -97,7 +96,7 @@ def test_an_object_that_is_replaced_after_it_was_listed_comes_in_its_new_version
     aws: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent replaces its record while it runs, and a healthy gate was refused for it."""
-    name, look = f"{A}/agent/algo-1.json", channels.written
+    name, look = f"{A}/agent/algo-1.json", fetch.written
     aws.writes({name: record(None)})
 
     def replaced(clients: Clients, places: Places) -> Mapping[str, ListedObject]:
@@ -105,7 +104,7 @@ def test_an_object_that_is_replaced_after_it_was_listed_comes_in_its_new_version
         aws.writes({name: record(0)})
         return found
 
-    monkeypatch.setattr(channels, "written", replaced)
+    monkeypatch.setattr(fetch, "written", replaced)
     aws.output().fetch(tmp_path, None)
 
     assert {name: record(0)} == files_in(tmp_path)
@@ -203,7 +202,7 @@ def test_a_report_is_read_at_both_ends_of_a_long_log(monkeypatch: pytest.MonkeyP
     """In one job the checks print before the training does; what could not be copied is printed last."""
     pages = [["x" * 1000]] * 9
     pages.insert(index, list(lines_of("gate", A, "algo-1", report("algo-1"))))
-    monkeypatch.setattr(channels, "LOG_BYTES", 5000)
+    monkeypatch.setattr(fetch, "LOG_BYTES", 5000)
 
     def call(service: str, operation: str, missing: object, **request: Any) -> Any:
         if operation == "describe_log_streams":
@@ -212,7 +211,7 @@ def test_a_report_is_read_at_both_ends_of_a_long_log(monkeypatch: pytest.MonkeyP
         tokens = {"nextForwardToken": str(min(page + 1, 9)), "nextBackwardToken": str(max(page - 1, 0))}
         return {"events": [{"message": line} for line in pages[page]], **tokens}
 
-    channels._lines(SimpleNamespace(call=call), JOB, ("algo-1",), brought := ChannelFiles())  # type: ignore[arg-type]
+    fetch._lines(SimpleNamespace(call=call), JOB, ("algo-1",), brought := ChannelFiles())  # type: ignore[arg-type]
 
     assert [f"{A}/nodes/algo-1.json"] == list(brought.files)
 
@@ -265,7 +264,7 @@ def test_the_last_start_may_be_the_only_one_that_left_files(
 ) -> None:
     """The first start died before its roll call ended, and the second one runs: it is current, unless its files are of the first."""
     item = ListedObject(f"{A}/agent/algo-1.json", "", 1, BEGAN + timedelta(minutes=minute))
-    monkeypatch.setattr(channels, "written", lambda clients, places: {item.path: item})
+    monkeypatch.setattr(fetch, "written", lambda clients, places: {item.path: item})
     output = SageMakerOutput(Clients(REGION), Places("s3://bucket", JOB))
     latest = output.summary(described(steps=RESTARTED[:5]))
 
