@@ -162,7 +162,8 @@ def _list(arguments: argparse.Namespace) -> int:
         print(json.dumps(lines))
         return Exit.GO
     for line in lines:
-        where = " (only the watch)" if line["watch_only"] else " (beside a job)" if line["beside_job"] else ""
+        where = " (beside a job)" if line["beside_job"] else ""
+        where = " (only the watch)" if line["watch_only"] else where
         head = f"{line['name']:<24} {line['scope']:<4} {line['cost']:<7}"
         print(f"{head} {line['summary']} [{line['needs']}]{where}")
     return Exit.GO

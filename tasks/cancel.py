@@ -66,7 +66,9 @@ def cancelled_outcome(session: Session, ended: bool | None = None) -> GateOutcom
     """
     begun = _begun(session)
     job = "" if begun is False else session.training or session.renewal.lease.job(TRAIN)
-    state = JobState.CANCELLED if (session.may_run(job) if ended is None else ended) else JobState.UNKNOWN
+    if ended is None:
+        ended = session.may_run(job)
+    state = JobState.CANCELLED if ended else JobState.UNKNOWN
     judged = session.judged
     if judged is not None and session.launches and not begun:
         note = NOT_STARTED if begun is False else MAY_HAVE_STARTED

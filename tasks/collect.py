@@ -217,8 +217,10 @@ async def follow_job(
 def _end_late(session: Session, late: JobEnd) -> JobEnd:
     """End the job whose time is up, and say whether that was possible: it may run on. Raises LeaseLost."""
     session.require_lock()
-    ended, absent = session.end_now(late.job), late.status.absent
-    more = "" if absent else ", so it was ended" if ended else "; it could not be ended, and may run on"
+    ended = session.end_now(late.job)
+    if late.status.absent:
+        return replace(late, may_run=not ended)
+    more = ", so it was ended" if ended else "; it could not be ended, and may run on"
     return replace(late, late=f"{late.late}{more}", may_run=not ended)
 
 

@@ -331,7 +331,9 @@ def has_started(session: Session, job: str, status: JobStatus) -> bool:
 def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) -> LaunchResult:
     """How the job ended, with the end of its log, and what its nodes found if they checked again."""
     status = watched.status
-    state = JobState.UNKNOWN if watched.may_run else JobState.FAILED if watched.late else status.state
+    state = JobState.FAILED if watched.late else status.state
+    if watched.may_run:
+        state = JobState.UNKNOWN
     rechecked, refused, reason = None, FailureCause(), ""
     try:
         folder = fetch_final_output(session, watched.job)
@@ -358,7 +360,8 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     if status.detail and not reason:
         more += [status.detail] if status.detail != cause else []
         more += [f"logs: {session.context.store.location(logs_folder(session.gate_id, watched.job))}"]
-    node = "" if watched.late else (refused if reason else last_lines).node
+    source = refused if reason else last_lines
+    node = "" if watched.late else source.node
     return LaunchResult(
         Training(watched.job, state, one_line("; ".join(more), 700), one_line(cause, 300), node), rechecked
     )

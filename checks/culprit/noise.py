@@ -100,12 +100,12 @@ def _held_to_best(
     higher = matrix.better is Better.HIGHER
     usual = [level.usual if higher else 1 / level.usual for level in levels if level.usual]
     share = min(FAR, tolerance.ratio) * max(usual, default=0.0)
-    line = share if higher else 1 / share if share else math.inf
+    if higher:
+        stricter, line = max, share
+    else:
+        stricter, line = min, 1 / share if share else math.inf
     return tuple(
-        replace(level, line=max(level.line, line) if higher else min(level.line, line))
-        if level.line is not None
-        else level
-        for level in levels
+        level if level.line is None else replace(level, line=stricter(level.line, line)) for level in levels
     )
 
 

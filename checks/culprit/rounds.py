@@ -47,7 +47,7 @@ class Circle:
         # A round robin of odd size is one of even size, in which the last number is nobody.
         last = self.size - 1 + self.size % 2
         middle = (self.turn if self.turn % 2 == 0 else self.turn + last) // 2  # it would be its own partner
-        met = middle if number == last else last if number == middle else (self.turn - number) % last
+        met = {last: middle, middle: last}.get(number, (self.turn - number) % last)
         return met if met < self.size else None
 
 

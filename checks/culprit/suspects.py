@@ -90,9 +90,10 @@ def node_suspect(
     """The node of this part as a suspect, of all of its `tests`: in the direction in which some of them are bad."""
     name, bad = matrix.endpoints[endpoint].node, set(screened.bad)
     sends = {matrix.nodes[matrix.sources[test]] == name for test in tests if test in bad}
-    direction = Direction.BOTH if len(sends) == 2 else Direction.OUT if True in sends else Direction.IN
-    if direction is not Direction.BOTH:
-        is_out = direction is Direction.OUT
+    direction = Direction.BOTH
+    if len(sends) < 2:
+        is_out = True in sends
+        direction = Direction.OUT if is_out else Direction.IN
         tests = [test for test in tests if (matrix.nodes[matrix.sources[test]] == name) is is_out]
     suspect = suspect_of(matrix, screened, (Entity.NODE, name, (name,), direction), tests, bad, probability)
     return replace(suspect, passed=passed)

@@ -61,8 +61,8 @@ def with_options(rules: Policy, profile: Profile, options_given: Iterable[str], 
             raise DecodeError(
                 f"the policy {rules.name} has no check {check} for this machine", f"--option {option}"
             )
-        order = {"size": GEMM_ORDER["cuda" if gpus else "cpu"]} if check == "compute.gemm" else {}
-        least = {**order, **options(check, profile, line.options)}.get(name, 0.0)
+        orders = {"compute.gemm": {"size": GEMM_ORDER["cuda" if gpus else "cpu"]}}
+        least = {**orders.get(check, {}), **options(check, profile, line.options)}.get(name, 0.0)
         if number < least:
             message = f"the profile {profile.value} measures with {least:.10g}, and less would be less evidence: give that or more"
             raise DecodeError(message, f"--option {option}")

@@ -73,7 +73,8 @@ def accepts(check: str, skip: Skip | None, declared: Declared) -> bool:
 
 def note(nodes: int, declared: Declared, measured: Iterable[str], neuron: bool) -> str:
     """The note of a verdict on `nodes` whose log could not be read; `measured` are the stand-ins with an observation."""
-    device = MachinePart.GPU if declared.gpus_per_node else MachinePart.NEURON if neuron else MachinePart.ANY
+    device = MachinePart.NEURON if neuron else MachinePart.ANY
+    device = MachinePart.GPU if declared.gpus_per_node else device
     names = ", ".join(measured) or "nothing"
     where = f"{nodes} of {declared.nodes} nodes" if declared.nodes > 1 else "the node"
     return (

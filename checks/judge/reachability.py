@@ -118,7 +118,8 @@ def _unreached(
     down: set[Cell], cells: set[Cell], reasons: Mapping[Cell, str], max_unfit_fraction: float
 ) -> Iterator[Finding]:
     hosts, links = blame(down, cells)
-    nodes, of_host, of_link = {a for cell in cells for a in cell}, *by_end_and_link(down)
+    nodes = {a for cell in cells for a in cell}
+    of_host, of_link = by_end_and_link(down)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         note = f"{len(hosts)} of {len(nodes)} nodes are unreachable from most others: suspect the network, not a single node"
         remedy = "Check routes, firewall and security group (it must allow all traffic to and from itself)."
@@ -171,7 +172,8 @@ def judge_pairs(
         yield Finding(Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, message, "", remedy)
     slow = {cell for cell, value in speed.items() if value < line}
     hosts, links = blame(slow, set(speed))
-    nodes, of_host, of_link = {a for cell in speed for a in cell}, *by_end_and_link(slow)
+    nodes = {a for cell in speed for a in cell}
+    of_host, of_link = by_end_and_link(slow)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         message = f"{len(hosts)} of {len(nodes)} nodes are slow (below {line:.3g} GB/s): suspect the fabric, not a single node"
         remedy = "Check MTU, routes and switches."

@@ -61,7 +61,8 @@ def qn(values: Sequence[float]) -> float:
         raise ValueError("the spread of fewer than two values")
     half = many // 2 + 1
     ordered = sorted(abs(first - other) for first, other in combinations(values, 2))
-    factor = QN_FACTORS[many - 2] if many <= 9 else many / (many + (1.4 if many % 2 else 3.8))
+    excess = 1.4 if many % 2 else 3.8
+    factor = QN_FACTORS[many - 2] if many <= 9 else many / (many + excess)
     return factor * QN_SCALE * ordered[half * (half - 1) // 2 - 1]
 
 

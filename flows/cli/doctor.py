@@ -100,7 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_stdout(json_text({"looks": entries, "error": None}))
     printed = for_people(lines)
     labels = Counter(LABELS[line.result] for line in printed)
-    code = Exit.REJECTED if MISSING in labels else Exit.CANNOT_TELL if CANNOT_TELL in labels else Exit.GO
+    exits = {MISSING: Exit.REJECTED, CANNOT_TELL: Exit.CANNOT_TELL}
+    code = next((exits[label] for label in exits if label in labels), Exit.GO)
     if arguments.format == "text":
         for line in printed[sum(not line.hidden_by for line in lines) :]:
             write_stdout(_text(line))

@@ -128,8 +128,9 @@ def starts_said(folder: Path, status: JobStatus) -> tuple[str, ...]:
         return ()
     before, now = (_machines(folder, token) for token in tokens[index - 1 : index + 1])
     names = sorted(filter(None, [_lost(name, ids, now) for name, ids in before.items()] if now else []))
-    were = f"; {', '.join(names[:MOST_NAMED])} {'were' if len(names) > 1 else 'was'} lost" if names else ""
-    return (f"start {index + 1} of {len(tokens)}{were}",)
+    start = f"start {index + 1} of {len(tokens)}"
+    were = "were" if len(names) > 1 else "was"
+    return (f"{start}; {', '.join(names[:MOST_NAMED])} {were} lost" if names else start,)
 
 
 def _machines(folder: Path, token: str) -> dict[str, dict[str, str]]:

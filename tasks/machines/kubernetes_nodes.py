@@ -84,12 +84,13 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
     phrases = ["cordoned" if cordoned else "schedulable", reason, str(mark) if mark else ""]
     phrases += [f"Ready={ready or 'unknown'}"] if ready != "True" else []
     phrases += [f"{name} {value}" for name, value in health.items() if value]
+    holder = Holder.PRELAUNCH if mark else Holder.NOBODY
     service = _service(owner, mark, cordoned, taints, annotations, labels)
     return KubernetesMachine(
         node=str(meta.get("name") or ""),
         # A kubelet that is silent says nothing about who has the node, and it may be back in a moment.
         service=service if ready == "True" or owner else ServiceState.UNKNOWN,
-        holder=Holder.OTHER if owner else Holder.PRELAUNCH if mark else Holder.NOBODY,
+        holder=Holder.OTHER if owner else holder,
         status=one_line("; ".join(filter(None, phrases)), 300),
         owner=owner,
         mark=mark,

@@ -97,8 +97,8 @@ def undeclared_error(product_name: Path = PRODUCT_NAME) -> InputError:
         product = product_name.read_text(errors="replace").strip()
     except OSError:
         product = ""
-    instances = builtin().instances
-    near = product if product in instances else nearest(product, list(instances)) if "." in product else None
+    # A name of another form, such as a desktop's, is near to none. A known name is the nearest to itself.
+    near = nearest(product, list(builtin().instances)) if "." in product else None
     hint = f" Its firmware calls it {product!r:.64}." if product else ""
     message = (
         "name the instance type that this machine should be, such as cpu or p5.48xlarge: without it missing parts "

@@ -45,7 +45,9 @@ class Change:
     @property
     def how(self) -> str:
         """What happened to the finding."""
-        return "appears" if self.before is None else "disappears" if self.after is None else "changes level"
+        if self.before is None:
+            return "appears"
+        return "disappears" if self.after is None else "changes level"
 
 
 def changes(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Change, ...]:

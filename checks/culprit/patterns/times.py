@@ -190,7 +190,9 @@ class Times:
 
     def _excuse(self, crowd: Sequence[Spell]) -> bool:
         """Explains the bad tests of this time by congestion. Returns whether so many nodes share them that it is congestion."""
-        matrix, (first, last), touched = self.matrix, _ends(crowd), set(_nodes(crowd))
+        matrix = self.matrix
+        first, last = _ends(crowd)
+        touched = set(_nodes(crowd))
         names = dict(zip(matrix.node_of, matrix.endpoints, strict=True))
         bad = ((test, self._pairs[0][test]) for test in sorted(self.bad - self.excused))
         then = {test: (a, b) for test, (at, a, b) in bad if first - MARGIN <= at <= last + MARGIN}

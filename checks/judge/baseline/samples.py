@@ -57,9 +57,7 @@ class ComparisonGroup:
     nodes: int
 
     def __str__(self) -> str:
-        size = (
-            f"{self.nodes} nodes" if self.nodes > 1 else "one node" if self.nodes else "any number of nodes"
-        )
+        size = {0: "any number of nodes", 1: "one node"}.get(self.nodes, f"{self.nodes} nodes")
         return f"{self.instance_type}, {size}, {self.ranks_per_node} ranks per node, {self.profile.value}"
 
 
@@ -93,8 +91,10 @@ def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
         if rule.metric == metric and rule.over.value in RELATIVE:
             low = low or rule.warn_below is not None or rule.fail_below is not None
             high = high or rule.warn_above is not None or rule.fail_above is not None
+    if low and high:
+        return Side.EITHER
     if low or high:
-        return Side.EITHER if low and high else Side.LOW if low else Side.HIGH
+        return Side.LOW if low else Side.HIGH
     if metric in SAME_AGAIN:
         return None
     if metric.endswith(SPEEDS):

@@ -78,12 +78,10 @@ def summary(decoded_table: DecodedTable) -> str:
 
 
 def _answer(decoded: Decoded) -> str:
+    if decoded.answer is not MatrixAnswer.BLAMED:
+        return str(decoded.answer.value)
     count = len(decoded.suspects)
-    return (
-        f"{count} suspect{'' if count == 1 else 's'}"
-        if decoded.answer is MatrixAnswer.BLAMED
-        else decoded.answer.value
-    )
+    return f"{count} suspect{'' if count == 1 else 's'}"
 
 
 def _units(reading: Reading) -> set[tuple[str, Better]]:

@@ -180,7 +180,8 @@ def _held(rule: Rule, value: float, expected: Expected) -> tuple[Level, float, b
     above = expected.most is not None and value > expected.most
     ratio = value / expected.most if above and expected.most else value / _reference(expected)
     crossed = _line(rule, ratio, expected)
-    return Level.FAIL if above else crossed[0] if crossed else Level.PASS, ratio, above
+    level = crossed[0] if crossed else Level.PASS
+    return Level.FAIL if above else level, ratio, above
 
 
 def _reference(expected: Expected) -> float:

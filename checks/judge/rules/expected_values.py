@@ -7,7 +7,7 @@ curve is exact at the points, rises with the size, and does not depend on units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -256,42 +256,47 @@ def _within(roofline: RooflinePart, ranks: int, collective: str, transport: str)
 def transport_of(instance: Instance, nodes: int) -> str:
     """The transport that must carry the data of this many nodes of the type; "" if the table does not say."""
     if nodes == 1 or instance.gpu.startswith(RACK_MODELS):
-        return "" if instance.nvlinks is None else NVLINK if instance.nvlinks else PCIE
+        return {None: "", 0: PCIE}.get(instance.nvlinks, NVLINK)
     if instance.efa_devices is None:
         return ""
-    return EFA if instance.efa_devices else INFINIBAND if instance.ib_ports else TCP
+    without_efa = INFINIBAND if instance.ib_ports else TCP
+    return EFA if instance.efa_devices else without_efa
 
 
 def expected_gemm(facts: Facts, model: str, precision: str) -> Expected | None:
     """The rate that the model sustains in large products, in 10^12 operations per second."""
-    best = _fitting(model, [record for record in facts.expected.gemm if record.precision == precision])
+    records = [record for record in facts.expected.gemm if record.precision == precision]
     peaks = facts.expected.rooflines.find(model)
-    return _expected_of(best, best.tflops, peaks.most_tflops(precision) if peaks else None) if best else None
+    return _fitting(
+        model, records, lambda record: record.tflops, peaks.most_tflops(precision) if peaks else None
+    )
 
 
 def expected_memory(facts: Facts, model: str, test: str) -> Expected | None:
     """The rate of the model's own memory in a "copy" or "triad", in 10^9 bytes/s, reads and writes together."""
-    best = _fitting(model, [record for record in facts.expected.memory if record.test == test])
+    records = [record for record in facts.expected.memory if record.test == test]
     peaks = facts.expected.rooflines.find(model)
-    return _expected_of(best, best.gbps, peaks.memory_gbps if peaks else None) if best else None
+    return _fitting(model, records, lambda record: record.gbps, peaks.memory_gbps if peaks else None)
 
 
 def expected_transfer(facts: Facts, model: str, direction: str) -> Expected | None:
     """The rate of one copy, in 10^9 bytes/s: "h2d", "d2h", or "p2p" between two GPUs that NVLinks connect."""
-    best = _fitting(model, [record for record in facts.expected.transfer if record.way == direction])
+    records = [record for record in facts.expected.transfer if record.way == direction]
     peaks = facts.expected.rooflines.find(model)
-    return _expected_of(best, best.gbps, peaks.most_gbps(direction) if peaks else None) if best else None
+    return _fitting(model, records, lambda record: record.gbps, peaks.most_gbps(direction) if peaks else None)
 
 
-def _fitting(model: str, records: Sequence[Record]) -> Record | None:
-    """The row whose model is the longest one that fits this name: the row for A100-SXM4-40GB comes before the row for every A100."""
+def _fitting(
+    model: str, records: Sequence[Record], rate: Callable[[Record], float], most: float | None
+) -> Expected | None:
+    """The row's rate, of the longest model that fits this name: the row for A100-SXM4-40GB comes before the row for every A100."""
     name = of_model(model, [record.model for record in records])
-    return next((record for record in records if record.model == name), None)
-
-
-def _expected_of(record: GemmRow | MemoryRow | TransferRow, value: float, most: float | None) -> Expected:
-    is_limit = record.provenance.kind is NumberKind.THRESHOLD
-    return Expected(value, value * record.low_fraction, value, record.provenance, (), most, is_limit)
+    for record in records:
+        if record.model == name:
+            value = rate(record)
+            is_limit = record.provenance.kind is NumberKind.THRESHOLD
+            return Expected(value, value * record.low_fraction, value, record.provenance, (), most, is_limit)
+    return None
 
 
 def _shape(record: CollectiveRow) -> tuple[int, int, str, str]:

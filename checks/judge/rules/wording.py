@@ -174,7 +174,9 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
     for number, names in alike.items():
         text = _filled(template, check, number, unit_of(metric), _listed(names))
         continues = "{at}" in template or not names[0]
-        clauses.append(text if continues else f"{_listed(names)} {text if len(names) == 1 else plural(text)}")
+        if not continues:
+            text = f"{_listed(names)} {text if len(names) == 1 else plural(text)}"
+        clauses.append(text)
     return "; ".join(clauses[:MOST_ELEMENTS]), "{at}" in template or not odd[0][0]
 
 

@@ -82,13 +82,8 @@ def nvlink(context: Context) -> Measurement:
 def compared(gpus: Sequence[GpuLinks], earlier: Mapping[str, object], seconds: float) -> Measurement:
     """The measurement: both looks, `seconds` apart."""
     looks = [growth.Growth(earlier.get(links.key), links.counters) for links in gpus]
-    grown = {
-        name: tuple(
-            change.total([counter(name, link) for link in links.active or ()])
-            for links, change in zip(gpus, looks, strict=True)
-        )
-        for name in KINDS
-    }
+    both = list(zip(gpus, looks, strict=True))
+    grown = {name: tuple(_total(name, links, change) for links, change in both) for name in KINDS}
     metrics: dict[str, Value] = {
         "links_active": tuple(None if links.active is None else len(links.active) for links in gpus),
         "link_errors_per_s": tuple(
@@ -98,9 +93,7 @@ def compared(gpus: Sequence[GpuLinks], earlier: Mapping[str, object], seconds: f
         "link_replays": grown["link_replays"],
         "gpus": tuple(links.gpu.label for links in gpus),
     }
-    lines = (
-        f"{links.gpu.label}: {_account(links, change)}" for links, change in zip(gpus, looks, strict=True)
-    )
+    lines = (f"{links.gpu.label}: {_account(links, change)}" for links, change in both)
     return Measurement(metrics, f"over {seconds:.1f} s\n" + "\n".join(lines))
 
 
@@ -161,6 +154,10 @@ def _count(module: Any, handle: Any, link: int, name: str) -> int:
     if not isinstance(value, int) or value < 0:
         raise NotPlausible(f"link {link} has no valid counter value")
     return value
+
+
+def _total(name: str, links: GpuLinks, change: growth.Growth) -> float | None:
+    return change.total([counter(name, link) for link in links.active or ()])
 
 
 def _account(links: GpuLinks, change: growth.Growth) -> str:

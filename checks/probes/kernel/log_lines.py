@@ -153,9 +153,9 @@ def _offset(zone: str | None) -> str:
         return ""
     if zone in ("Z", " UTC", " GMT"):
         return "+00:00"
-    return (
-        "" if zone[1].isalpha() else zone if ":" in zone else f"{zone.strip()[:3]}:{zone.strip()[3:] or '00'}"
-    )
+    if zone[1].isalpha():
+        return ""
+    return zone if ":" in zone else f"{zone.strip()[:3]}:{zone.strip()[3:] or '00'}"
 
 
 def _host(name: str) -> str:

@@ -203,9 +203,8 @@ def _in_context(decision: XidDecision, current: OrderedEvent, company: XidContex
         link = xid_nvlink.link_of(text_of(current.event))
         times = company.times(current, f"link {link.number}") if link else 0
         other = company.other(current, (code,), (Need.ACT,))
-        company_text = (
-            f"Xid {other}" if other else "an SXid, see kernel.sxid" if company.sxid(current) else ""
-        )
+        sxid_text = "an SXid, see kernel.sxid" if company.sxid(current) else ""
+        company_text = f"Xid {other}" if other else sxid_text
         need, action, reason = xid_nvlink.answer(link, times, company_text)
         return replace(decision, need=need, action=action, reason=reason)
     if code in REPEATING:

@@ -78,7 +78,9 @@ def decoded(code: int, line: NvlinkLine, driver: int | None) -> tuple[NvlinkRule
 
     The result is empty if a part of the status is in no row, so that an unlisted part is not hidden by a listed one.
     """
-    versions = ("v1", "v2") if driver is None else ("v2",) if driver >= V2_SINCE else ("v1",)
+    versions = ["v1", "v2"]
+    if driver is not None:
+        versions = ["v2"] if driver >= V2_SINCE else ["v1"]
     fits: dict[int, NvlinkRule] = {}
     for version in versions:
         fitting = [rule for rule in rules() if rule.xid == code and _is_of(rule, line, version)]

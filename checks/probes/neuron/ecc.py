@@ -102,9 +102,9 @@ def value_of(device: Path, name: str) -> int | None:
 
 def count_in(places: Iterable[Path]) -> int | None:
     """The number in the first place that is there: in the file, or in the folder's `total`; None if it cannot be read."""
-    path = next((path for path in places if path.exists()), None)
     try:
-        text = (path / "total" if path.is_dir() else path).read_text("ascii").strip() if path else ""
-    except (OSError, ValueError):
+        path = next(path for path in places if path.exists())
+        text = (path / "total" if path.is_dir() else path).read_text("ascii").strip()
+    except (StopIteration, OSError, ValueError):
         return None
     return int(text) if text.isdigit() and len(text) < 19 else None

@@ -20,9 +20,10 @@ FORM = r"[0-9a-f]{32}"
 
 def folder(root: Path, environment: Mapping[str, str]) -> Path | None:
     """The pool's folder on this machine; None if there is none."""
-    folder_name = environment.get(VARIABLE)
+    if folder_name := environment.get(VARIABLE):
+        return Path(folder_name)
     usual = root / "sagemaker" / "warmpoolcache"
-    return Path(folder_name) if folder_name else usual if usual.is_dir() else None
+    return usual if usual.is_dir() else None
 
 
 def leave(cache: Path | None, gate_id: str) -> str:
