@@ -262,12 +262,7 @@ def load(value: object) -> Policy:
     """Makes a Policy of a plain table (from TOML or JSON). Raises DecodeError with the path and the nearest valid key."""
     policy = decode(Policy, value)
     check_sense(policy)
-    _require_rules(policy)
-    return policy
-
-
-def _require_rules(policy: Policy) -> None:
-    """Refuses an entry without rules, because whatever its check measured would pass."""
+    # Refuses an entry without rules, because whatever its check measured would pass.
     for name, line in policy.checks.items():
         if not line.rules and name not in JUDGED_BY_THE_ENGINE:
             reason = f"the entry of {name} has no rules, so that whatever it measures would pass"
@@ -275,6 +270,7 @@ def _require_rules(policy: Policy) -> None:
                 f"{reason}. Add at least one rule: a policy without the line is refused where the check is planned",
                 f"checks.{name}.rules",
             )
+    return policy
 
 
 def check_sense(policy: Policy) -> None:

@@ -140,7 +140,12 @@ def _ask(session: Session, judged: JudgedReport, key: str, minutes: int) -> Ques
     except DecodeError as error:
         raise QuestionLost(f"the question cannot be read: {error}. Start a new run.") from error
     if question is None:
-        question = _new_question(session, judged, key, minutes)
+        gate, now = session.context.gate, time.time()
+        question = Question(
+            SCHEMA_VERSION, session.gate_id, gate.name, gate.cluster.name, session.renewal.lease.owner.flow_run_id, key,
+            headline(judged.verdict, gate.name), may_be_overridden(session, judged), now, now + minutes * MINUTE_S,
+            gate.approval.approvers, gate.approval.overriders, verdict=digest_of(judged),
+        )  # fmt: skip
         keep_question(context.store, question)
     if asking is None or asking.key != key:
         run = question.flow_run_id
@@ -154,15 +159,6 @@ def _ask(session: Session, judged: JudgedReport, key: str, minutes: int) -> Ques
             asking = OpenQuestion(key, about, question.deadline, question.deadline + PICKUP_S)
             session.renewal.change(asking=asking)
     return question
-
-
-def _new_question(session: Session, judged: JudgedReport, key: str, minutes: int) -> Question:
-    gate, now = session.context.gate, time.time()
-    return Question(
-        SCHEMA_VERSION, session.gate_id, gate.name, gate.cluster.name, session.renewal.lease.owner.flow_run_id, key,
-        headline(judged.verdict, gate.name), may_be_overridden(session, judged), now, now + minutes * MINUTE_S,
-        gate.approval.approvers, gate.approval.overriders, verdict=digest_of(judged),
-    )  # fmt: skip
 
 
 def digest_of(judged: JudgedReport) -> str:

@@ -39,7 +39,11 @@ def parse(text: str) -> Switches:
     if len(by_node) > MOST_NODES:
         raise TopologyError(f"it names {len(by_node)} nodes, more than the {MOST_NODES} that are read")
     for node, switches in by_node.items():
-        _require_names(node, switches)
+        if len(switches) > MOST_LEVELS:
+            raise TopologyError(f"{node:.80} is under {len(switches)} switches; {MOST_LEVELS} are read")
+        for name in (node, *switches):
+            if not name.isprintable() or COMMA in name or len(name) > MOST_CHARACTERS:
+                raise TopologyError(f"{name!r:.80} cannot be the name of a node or switch")
     return by_node
 
 
@@ -150,14 +154,6 @@ def _upwards(leaves: Sequence[str], parents: Mapping[str, Sequence[str]]) -> tup
         level = [above for name in level for above in parents.get(name, ()) if above not in switches]
         switches.update(dict.fromkeys(level))
     return tuple(switches)
-
-
-def _require_names(node: str, switches: Sequence[str]) -> None:
-    if len(switches) > MOST_LEVELS:
-        raise TopologyError(f"{node:.80} is under {len(switches)} switches; {MOST_LEVELS} are read")
-    for name in (node, *switches):
-        if not name.isprintable() or COMMA in name or len(name) > MOST_CHARACTERS:
-            raise TopologyError(f"{name!r:.80} cannot be the name of a node or switch")
 
 
 def _key(line: str) -> str:

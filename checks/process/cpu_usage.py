@@ -62,7 +62,10 @@ class Watch:
             periods, throttled = read_throttling(self._root)
         except CgroupError:
             periods, throttled = None, None
-        waited = _waited(self._root)
+        # The seconds in which some process waited for a CPU: "some avg10=0.0 ... total=MICROSECONDS" (Documentation/accounting/psi).
+        waited = _read(
+            self._root / "proc/pressure/cpu", lambda text: int(text.split("total=")[1].split()[0]) / 1e6
+        )
         return Sample(time.monotonic(), busy, idle, stolen, cpus, own, waited, periods, throttled)
 
 
@@ -197,11 +200,6 @@ def _read(path: Path, parse: Callable[[str], float]) -> float | None:
 
 def _load(root: Path) -> float:
     return _read(root / "proc/loadavg", lambda text: float(text.split()[0])) or 0.0
-
-
-def _waited(root: Path) -> float | None:
-    """The seconds in which some process waited for a CPU: "some avg10=0.0 ... total=MICROSECONDS" (Documentation/accounting/psi)."""
-    return _read(root / "proc/pressure/cpu", lambda text: int(text.split("total=")[1].split()[0]) / 1e6)
 
 
 def _mhz(root: Path) -> float | None:

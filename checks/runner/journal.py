@@ -56,7 +56,15 @@ class ReportJournal:
     def write(self) -> None:
         """Replaces the file, completely or not at all. Raises JournalError."""
         self.report = dataclasses.replace(self.report, measured_at=now())
-        self.data = self._fit()
+        # The report's JSON. If it is too large, it loses the longest evidence until it is within the limit.
+        entries = list(self.report.observations)
+        data = dump_plain(self.report)
+        while len(data) > NODE_REPORT_BYTES and any(entry.evidence for entry in entries):
+            longest = max(range(len(entries)), key=lambda i: len(entries[i].evidence))
+            entries[longest] = dataclasses.replace(entries[longest], evidence="", evidence_truncated=True)
+            self.report = dataclasses.replace(self.report, observations=tuple(entries))
+            data = dump_plain(self.report)
+        self.data = data
         try:
             self._patiently(lambda: write_whole(self.path, self.data))
         except TimeoutError as error:
@@ -93,17 +101,6 @@ class ReportJournal:
             cut = clip(observation.evidence)[0]
             return dataclasses.replace(observation, evidence=cut, evidence_truncated=True, evidence_sha256="")
         return parts_made[0]
-
-    def _fit(self) -> bytes:
-        """The report's JSON. If it is too large, it loses the longest evidence until it is within the limit."""
-        entries = list(self.report.observations)
-        data = dump_plain(self.report)
-        while len(data) > NODE_REPORT_BYTES and any(entry.evidence for entry in entries):
-            longest = max(range(len(entries)), key=lambda i: len(entries[i].evidence))
-            entries[longest] = dataclasses.replace(entries[longest], evidence="", evidence_truncated=True)
-            self.report = dataclasses.replace(self.report, observations=tuple(entries))
-            data = dump_plain(self.report)
-        return data
 
 
 # Whatever else used the CPUs, these have a reason of their own.

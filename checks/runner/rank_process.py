@@ -267,18 +267,14 @@ def why_not_forked(world: int) -> str:
     except Exception as error:  # noqa: BLE001 - torchrun then says itself what is wrong with this torch
         return f"torch cannot be imported: {type(error).__name__}: {error}"
     if world > 1 and thread_count() == 1:
-        _import_dynamo()
+        # What DistributedDataParallel imports when it is made: it takes as long as torch, and sets a variable for its own cache.
+        before = set(os.environ)
+        with suppress(Exception):  # training.ddp says what is wrong
+            import_module("torch._dynamo")
+        for name in set(os.environ) - before:
+            del os.environ[name]
     threads = thread_count()
     return "" if threads == 1 else f"the process that imported torch has {threads} threads"
-
-
-def _import_dynamo() -> None:
-    """What DistributedDataParallel imports when it is made: it takes as long as torch, and sets a variable for its own cache."""
-    before = set(os.environ)
-    with suppress(Exception):  # training.ddp says what is wrong
-        import_module("torch._dynamo")
-    for name in set(os.environ) - before:
-        del os.environ[name]
 
 
 def thread_count() -> int:
@@ -303,15 +299,6 @@ def environment(node_context: NodeContext, local: int) -> dict[str, str]:
     }
 
 
-def keep_store(address: str, port: int) -> None:
-    """Keeps the store at which all ranks meet, as torchrun's agent does, until this process is ended."""
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    store = TCPStore(address, port, None, True, wait_for_workers=False)
-    while store is not None:
-        signal.pause()
-
-
 def rank_place(gpus_per_node: int) -> RankPlace:
     """The rank's place comes from the environment of torchrun."""
     local = int(os.environ["LOCAL_RANK"])
@@ -326,7 +313,12 @@ def main(argv: list[str]) -> int:
     die_with_parent()
     if argv[0] == "--store":
         if argv[1:]:
-            keep_store(argv[1], int(argv[2]))
+            # Keeps the store at which all ranks meet, as torchrun's agent does, until this process is ended.
+            from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+            store = TCPStore(argv[1], int(argv[2]), None, True, wait_for_workers=False)
+            while store is not None:
+                signal.pause()
         return 0
     # torchrun ends the neighbours of a rank that died, but they still have to write what they observed. They end by
     # themselves within the group's timeout, and otherwise the node's runner ends them.

@@ -103,8 +103,22 @@ def run(arguments: argparse.Namespace) -> int:
     record = RecordFile(
         state, rounds.boot_id, declared.instance_type, policy, builtin().merged(declared), arguments.every
     )
+    rounds_made = 0
     try:
-        _go_on(rounds, numbers, state, arguments, pages, record)
+        while not arguments.rounds or rounds_made < arguments.rounds:
+            begun = time.monotonic()
+            try:
+                _once(rounds, numbers, state, record)
+            except (OSError, DecodeError) as error:
+                record.lost()
+                # The time of the last round stays as it was, which is what shows outside that this watch sees nothing.
+                log(f"this round is lost: {error}")
+            _publish(numbers, pages)
+            if arguments.textfile:
+                _write(arguments.textfile, pages[METRICS][1])
+            rounds_made += 1
+            if not arguments.rounds or rounds_made < arguments.rounds:
+                time.sleep(max(0.0, begun + arguments.every - time.monotonic()))
     finally:
         if server is not None:
             server.server_close()
@@ -126,31 +140,6 @@ def _serve(listen: str, pages: Mapping[str, Page]) -> PageServer | None:
         raise PlaceError(f"--listen {listen}: {problem}.") from error
     Thread(target=server.serve_forever, daemon=True).start()
     return server
-
-
-def _go_on(
-    rounds: Rounds,
-    numbers: WatchNumbers,
-    state: Path,
-    arguments: argparse.Namespace,
-    pages: dict[str, Page],
-    record: RecordFile,
-) -> None:
-    rounds_made = 0
-    while not arguments.rounds or rounds_made < arguments.rounds:
-        begun = time.monotonic()
-        try:
-            _once(rounds, numbers, state, record)
-        except (OSError, DecodeError) as error:
-            record.lost()
-            # The time of the last round stays as it was, which is what shows outside that this watch sees nothing.
-            log(f"this round is lost: {error}")
-        _publish(numbers, pages)
-        if arguments.textfile:
-            _write(arguments.textfile, pages[METRICS][1])
-        rounds_made += 1
-        if not arguments.rounds or rounds_made < arguments.rounds:
-            time.sleep(max(0.0, begun + arguments.every - time.monotonic()))
 
 
 def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, record: RecordFile) -> None:

@@ -61,8 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     fleet = read(arguments, source, cluster)
     if arguments.node:
         fleet = _with_failures(source, fleet)
-        if fleet.has_reply is not False:  # else nobody knows whether there is such a node
-            _require_node(arguments, source, fleet)
+        # Where the engine does not reply nobody knows whether there is such a node.
+        if fleet.has_reply is not False and not fleet.nodes and not fleet.replaced:
+            store_argument.require_known_node(source, arguments.node, arguments.store)
+            message = f"no gate of this cluster knows a node {arguments.node!r:.80}, and another cluster has it. Name the store."
+            raise InputError(source.address, message)
     if arguments.html is not None:
         _write_page(arguments.html, source, fleet, cluster, arguments.node)
     if arguments.format == "json":
@@ -75,14 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
         write_stderr(f"prelaunch: {problem}")
     say_cluster([arguments.store], arguments.cluster)
     return fleet_code(fleet)
-
-
-def _require_node(arguments: argparse.Namespace, source: store_argument.NamedStore, fleet: Fleet) -> None:
-    """Raise InputError if no gate of the cluster knows the node."""
-    if not fleet.nodes and not fleet.replaced:
-        store_argument.require_known_node(source, arguments.node, arguments.store)
-        message = f"no gate of this cluster knows a node {arguments.node!r:.80}, and another cluster has it. Name the store."
-        raise InputError(source.address, message)
 
 
 def _with_failures(source: store_argument.NamedStore, fleet: Fleet) -> Fleet:

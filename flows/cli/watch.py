@@ -30,10 +30,8 @@ from tasks.store.base import StoreError
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
-    from checks.model import Report, Verdict
     from tasks.orchestration.follow import FollowedRun
     from tasks.orchestration.status import RunStatus
-    from tasks.render.context import VerdictContext
 
 TIMEOUT = "wait at most this long (default: until the run ends). If the run has not finished by then, exit 3"
 # The codes of gates whose verdict let the training go on, and whose training did not.
@@ -179,8 +177,9 @@ def _print(
         if arguments.format != "json":
             output.write_stdout(f"{one_line(str(document.get('first_line') or reason), 1000)}\n")
         return
-    from tasks.orchestration.follow import kept_report
+    from tasks.orchestration.follow import kept_report, kept_text
     from tasks.render.context import VerdictContext
+    from tasks.store.layout import html_key, summary_key
 
     report, missing = kept_report(status)
     failed = one_line(str(document.get("reason")), 900) if status.code in NOT_TRAINED else ""
@@ -194,20 +193,7 @@ def _print(
         output.write_stdout(output.text_of(report, status.verdict, status.gate, arguments.format, context))
     if arguments.format == "text":
         output.write_stdout("".join(f"{line}\n" for line in _after(status, document)))
-    _write_files(arguments, status, report, status.verdict, context)
-
-
-def _write_files(
-    arguments: argparse.Namespace,
-    status: RunStatus,
-    report: Report | None,
-    verdict: Verdict,
-    context: VerdictContext,
-) -> None:
-    """Write the gate's own pages if its store can be read, else pages made from the verdict alone."""
-    from tasks.orchestration.follow import kept_text
-    from tasks.store.layout import html_key, summary_key
-
+    # The gate's own pages if its store can be read, else pages made from the verdict alone.
     left = argparse.Namespace(**vars(arguments))
     for name, key in (("summary", summary_key(status.gate_id)), ("html", html_key(status.gate_id))):
         path = getattr(arguments, name)
@@ -215,7 +201,7 @@ def _write_files(
         if text is not None:
             write_file(path, text)
             setattr(left, name, None)
-    output.write_files(left, report, verdict, status.gate, context)
+    output.write_files(left, report, status.verdict, status.gate, context)
 
 
 def _after(status: RunStatus, document: Mapping[str, object]) -> list[str]:

@@ -93,7 +93,16 @@ class ApprovalHandler:
         try:
             value = str(clicks[0].get("value", ""))
             if action is ApprovalAction.LAUNCH:
-                self._ask_why(value, person, str(payload.get("trigger_id", "")))
+                pending = self._find(value, person, ApprovalAction.LAUNCH)
+                try:
+                    self._web.call(
+                        "views.open",
+                        trigger_id=str(payload.get("trigger_id", "")),
+                        view=modal(pending.question, value),
+                    )
+                except NotifyError as error:
+                    LOG.warning("no modal could be opened: %s", error)
+                    raise NotAnswerable(f"The reason could not be asked for. Click again. {error}") from error
                 return
             text = f"Recorded: {answer_text(self._give(value, person, action, ''))}."
         except NotAnswerable as error:
@@ -134,14 +143,6 @@ class ApprovalHandler:
         self._handing.wake()
         threading.Thread(target=self._show, args=(pending, answer), name="slack-show", daemon=True).start()
         return answer
-
-    def _ask_why(self, value: str, person: str, trigger: str) -> None:
-        pending = self._find(value, person, ApprovalAction.LAUNCH)
-        try:
-            self._web.call("views.open", trigger_id=trigger, view=modal(pending.question, value))
-        except NotifyError as error:
-            LOG.warning("no modal could be opened: %s", error)
-            raise NotAnswerable(f"The reason could not be asked for. Click again. {error}") from error
 
     def _find(self, value: str, person: str, action: ApprovalAction) -> OpenAnswer:
         """The question, which this user may answer now. Raises NotAnswerable."""

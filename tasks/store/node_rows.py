@@ -183,12 +183,7 @@ def read(store: Store, gate_id: str) -> GateNodes | None:
         return None
     if gate.gate_id != gate_id:
         raise DecodeError(f"it has the nodes of gate {gate.gate_id}", "gate_id")
-    require_even(gate)
-    return gate
-
-
-def require_even(gate: GateNodes) -> None:
-    """Raise DecodeError unless all columns fit each other."""
+    # Raise DecodeError unless all columns fit each other.
     numbers, many = gate.numbers, len(gate.numbers.numbers)
     even = len(numbers.medians) == len(numbers.together) == many and all(
         len(node.values) == many and len(node.sums) == len(node.parts) == len(numbers.counters)
@@ -196,6 +191,7 @@ def require_even(gate: GateNodes) -> None:
     )
     if not even or any(record.checks >= len(gate.checks) for record in gate.nodes):
         raise DecodeError("its columns do not have the same length", "numbers")
+    return gate
 
 
 def _standing(

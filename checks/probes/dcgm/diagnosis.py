@@ -178,7 +178,14 @@ def meaning_of(problem: Problem, result: Result) -> Meaning:
     if complete.category == _INTERNAL_CATEGORY:
         return Meaning.INTERNAL
     if result.status is DcgmStatus.FAIL:
-        return _of_failure(problem, complete, result.test)
+        # A test that failed because of a setting leaves its GPU usable; for any other reason the GPU did not pass.
+        if _is_setting(problem, complete) and dcgm_facts().is_deployment(result.test):
+            return Meaning.CONFIGURATION
+        if complete.severity == "config":
+            return Meaning.SOFTWARE
+        if complete.severity == "monitor":
+            return Meaning.HARDWARE if complete.category in _HARDWARE_CATEGORIES else Meaning.SOFTWARE
+        return _of_severity(complete, result.test)
     if not complete.severity:
         return Meaning.HINT  # a remark for which DCGM itself did not fail the GPU
     if complete.severity == "config":
@@ -186,17 +193,6 @@ def meaning_of(problem: Problem, result: Result) -> Meaning:
     if complete.severity == "monitor":
         return Meaning.HINT if complete.category in _HARDWARE_CATEGORIES else Meaning.CONFIGURATION
     return _of_severity(complete, result.test)
-
-
-def _of_failure(printed: Problem, complete: Problem, test: str) -> Meaning:
-    """A test that failed because of a setting leaves its GPU usable; for any other reason the GPU did not pass."""
-    if _is_setting(printed, complete) and dcgm_facts().is_deployment(test):
-        return Meaning.CONFIGURATION
-    if complete.severity == "config":
-        return Meaning.SOFTWARE
-    if complete.severity == "monitor":
-        return Meaning.HARDWARE if complete.category in _HARDWARE_CATEGORIES else Meaning.SOFTWARE
-    return _of_severity(complete, test)
 
 
 def _is_setting(printed: Problem, complete: Problem) -> bool:

@@ -58,15 +58,6 @@ class Port:
         return up and self.rate_gbit_s is not None and self.rate_gbit_s >= rate_gbit_s
 
 
-def ports_of(root: Path) -> tuple[Port, ...]:
-    """The ports of every device below `root` but EFA's, in natural order; none if there is no such folder."""
-    if not root.is_dir():
-        return ()
-    devices = [path for path in root.iterdir() if text_of(path / "device/vendor") != AMAZON]
-    all_ports = [_port(device, folder) for device in devices for folder in (device / "ports").glob("[0-9]*")]
-    return tuple(sorted(all_ports, key=_order))
-
-
 def counted(ports: Sequence[Port], declared: int, rate_gbit_s: float) -> tuple[Port, ...]:
     """The ports of which the declared number consists: those that carry the rate, then those on boards of the same kind, then others.
 
@@ -82,8 +73,12 @@ def counted(ports: Sequence[Port], declared: int, rate_gbit_s: float) -> tuple[P
 
 
 def here() -> tuple[Port, ...]:
-    """The ports of this machine."""
-    return ports_of(INFINIBAND)
+    """The ports of every device of this machine but EFA's, in natural order; none if there is no such folder."""
+    if not INFINIBAND.is_dir():
+        return ()
+    devices = [path for path in INFINIBAND.iterdir() if text_of(path / "device/vendor") != AMAZON]
+    all_ports = [_port(device, folder) for device in devices for folder in (device / "ports").glob("[0-9]*")]
+    return tuple(sorted(all_ports, key=_order))
 
 
 def declared_ports(context: Context) -> tuple[Port, ...]:

@@ -108,7 +108,12 @@ def decide_line(code: int | None, text: str, pci: str = "", driver: int | None =
         reason = "the catalogue of 2025-10 does not have this code"
         return XidDecision(code, pci, Need.UNKNOWN, Action.CONTACT, reason, "")
     if code == RECOVERY_ACTION:
-        return _recovery(entry, text, pci)
+        match = _NEW_ACTION.search(text)
+        if match is None:
+            return _decision(entry, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
+        demand = match[1].strip()
+        need, action = RECOVERY.get(demand, (Need.ACT, Action.CONTACT))
+        return _decision(entry, pci, need, action, f"the driver asks for {demand}")
     if code in xid_nvlink.CODES:
         return _nvlink5(entry, text, pci, driver)
     if entry.need is Need.ROUTINE and _TO_ACTIVATE in text:
@@ -131,15 +136,6 @@ def _decision(
     )
 
 
-def _recovery(entry: XidRow, text: str, pci: str) -> XidDecision:
-    match = _NEW_ACTION.search(text)
-    if match is None:
-        return _decision(entry, pci, Need.UNREAD, Action.INSPECT, "the line does not name the action")
-    demand = match[1].strip()
-    need, action = RECOVERY.get(demand, (Need.ACT, Action.CONTACT))
-    return _decision(entry, pci, need, action, f"the driver asks for {demand}")
-
-
 def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> XidDecision:
     line = xid_nvlink.parse_line(text)
     rules = xid_nvlink.decoded(entry.code, line, driver) if line else ()
@@ -150,7 +146,14 @@ def _nvlink5(entry: XidRow, text: str, pci: str, driver: int | None) -> XidDecis
         rules = xid_nvlink.decoded(entry.code, line, None)
         doubt = ", from the table of the other driver version"
     if not line or not rules:
-        return _by_word(entry, text, pci)
+        severity = _SEVERITY.search(text)
+        if severity is None:
+            return _decision(
+                entry, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read"
+            )
+        need = Need.SUPPORT if severity[1].startswith("Non") else Need.ACT
+        reason = f"the catalogue has no row for its registers; the line's severity is {severity[1]}"
+        return _decision(entry, pci, need, Action.CONTACT, reason)
     return graver(_by_rule(entry, rule, line, pci, doubt) for rule in rules)
 
 
@@ -169,17 +172,6 @@ def _by_rule(
     return _decision(
         entry, pci, need, action, text, f"NVIDIA Xid catalogue, Xid 144-150 Decode row {rule.row}: {answer}"
     )
-
-
-def _by_word(entry: XidRow, text: str, pci: str) -> XidDecision:
-    severity = _SEVERITY.search(text)
-    if severity is None:
-        return _decision(
-            entry, pci, Need.UNREAD, Action.INSPECT, "neither registers nor severity can be read"
-        )
-    need = Need.SUPPORT if severity[1].startswith("Non") else Need.ACT
-    reason = f"the catalogue has no row for its registers; the line's severity is {severity[1]}"
-    return _decision(entry, pci, need, Action.CONTACT, reason)
 
 
 def _in_context(decision: XidDecision, current: OrderedEvent, company: XidContext) -> XidDecision:

@@ -48,7 +48,13 @@ def devices(context: Context) -> Measurement:
     except CheckError as error:
         if min(counts.values(), default=declared) >= declared:
             raise
-        return _fewer(counts, declared, f"{notes}\n{error}")
+        # Devices are missing in /dev or sysfs, whatever neuron-ls might have said.
+        unread: Value = (None,) * max(declared, 1)
+        metrics: dict[str, Value] = {
+            "devices_found": min(counts.values()),
+            **dict.fromkeys(("cores", "links_missing", "links_one_way", "processes"), unread),
+        }
+        return Measurement(metrics, f"{notes}\n{error}")
     counts["ls"] = len(listing)
     return Measurement(metrics_of(listing, expected, counts), f"{notes}\n{account}")
 
@@ -101,13 +107,3 @@ def metrics_of(
 def _links_back(listed: Sequence[NeuronDevice], device: NeuronDevice, other: int) -> bool:
     """Whether the other end links back; of one that is not listed nobody can tell."""
     return all(device.neuron_device in peer.connected for peer in listed if peer.neuron_device == other)
-
-
-def _fewer(counts: dict[str, int], declared: int, source: str) -> Measurement:
-    """Devices are missing in /dev or sysfs, whatever neuron-ls might have said."""
-    unread: Value = (None,) * max(declared, 1)
-    metrics: dict[str, Value] = {
-        "devices_found": min(counts.values()),
-        **dict.fromkeys(("cores", "links_missing", "links_one_way", "processes"), unread),
-    }
-    return Measurement(metrics, source)

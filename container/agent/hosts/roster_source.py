@@ -54,7 +54,14 @@ class Hosts:
 def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     """The hosts of this job. Raises PlaceUnknown."""
     if settings.hosts:
-        return _of_list(settings)
+        names = tuple(settings.hosts.split(","))
+        if len(set(names)) < len(names) or not all(re.fullmatch(NODE_NAME, name) for name in names):
+            raise PlaceUnknown(f"PRELAUNCH_HOSTS is no list of different names: {settings.hosts:.200}.")
+        if settings.node not in names:
+            raise PlaceUnknown(
+                f"{settings.node or 'this host'} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE."
+            )
+        return Hosts(names, settings.node, settings.interface)
     if settings.pods:
         return _of_pods(settings)
     path = settings.root / "input" / "config" / "resourceconfig.json"
@@ -65,17 +72,6 @@ def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     except (OSError, UnicodeDecodeError, sagemaker.ResourceError) as error:
         raise PlaceUnknown(f"{path} cannot be used: {error}") from error
     return Hosts(resources.hosts, resources.current, resources.interface)
-
-
-def _of_list(settings: Settings) -> Hosts:
-    names = tuple(settings.hosts.split(","))
-    if len(set(names)) < len(names) or not all(re.fullmatch(NODE_NAME, name) for name in names):
-        raise PlaceUnknown(f"PRELAUNCH_HOSTS is no list of different names: {settings.hosts:.200}.")
-    if settings.node not in names:
-        raise PlaceUnknown(
-            f"{settings.node or 'this host'} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE."
-        )
-    return Hosts(names, settings.node, settings.interface)
 
 
 def _of_pods(settings: Settings) -> Hosts:

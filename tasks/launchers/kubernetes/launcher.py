@@ -215,7 +215,10 @@ class KubernetesLauncher(FolderLauncher):
                 return agents.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
             verdict = replace(verdict, detail=f"{verdict.detail}; {unread}")
         codes = {**dict(agents.exit_codes), **verdict.exit_codes}
-        others = self._outlive(name, begun, current, codes)
+        # With auto-resume a node on which the training has failed is started again.
+        others = outliving(current, codes) if begun and not self.options.auto_resume else ()
+        if not others:
+            self._failed_since.pop(name, None)
         since = self._failed_since.setdefault(name, time.monotonic()) if others else 0.0
         left_s = since + FAILED_NODE_GRACE_S - time.monotonic()
         if others and left_s <= 0:
@@ -231,17 +234,6 @@ class KubernetesLauncher(FolderLauncher):
             return replace(now, exit_codes=codes, machines=machines)
         final = _final_of(verdict, agents, current, machines)
         return self._final(name, final, ended=has_ended(views, pods))
-
-    def _outlive(
-        self, name: str, begun: bool, pods: tuple[PodView, ...], codes: Mapping[str, int]
-    ) -> tuple[str, ...]:
-        """The nodes that run on although the training, which has `begun`, has failed on another one; with auto-resume that one is
-        started again.
-        """
-        others = outliving(pods, codes) if begun and not self.options.auto_resume else ()
-        if not others:
-            self._failed_since.pop(name, None)
-        return others
 
     def _cut_off(self, name: str, final: JobStatus, others: tuple[str, ...]) -> JobStatus:
         """The end of such a job. The logs are read now: a deleted pod has none."""

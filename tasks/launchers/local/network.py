@@ -113,7 +113,11 @@ def _build(name: str, nodes: int, subnet: str) -> Network:
 
 
 def _free_subnet(wanted: str) -> str:
-    used = _used_addresses()
+    # The addresses in use on this machine and by the first node of every network.
+    used = _addresses(_ip("-j", "-4", "addr"))
+    for namespace in _namespaces():
+        if namespace.endswith("-0"):
+            used += _addresses_of(namespace)
     for subnet in _candidates(wanted):
         if not any(address.startswith(f"{subnet}.") for address in used):
             return subnet
@@ -123,15 +127,6 @@ def _free_subnet(wanted: str) -> str:
 def _candidates(wanted: str) -> Iterator[str]:
     yield wanted
     yield from (f"10.{second}.{third}" for third in range(256) for second in range(78, 96))
-
-
-def _used_addresses() -> list[str]:
-    """The addresses in use on this machine and by the first node of every network."""
-    addresses = _addresses(_ip("-j", "-4", "addr"))
-    for namespace in _namespaces():
-        if namespace.endswith("-0"):
-            addresses += _addresses_of(namespace)
-    return addresses
 
 
 def _addresses_of(namespace: str) -> list[str]:

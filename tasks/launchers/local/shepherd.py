@@ -104,7 +104,15 @@ class Shepherd:
         self.grace_s = submission.grace_s
         self.failed_at: float | None = None
         self.cut_off: tuple[RunningNode, ...] = ()
-        self.wake = self._catch_signals()
+        # A descriptor that becomes readable at each signal.
+        wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: None)
+        for number in ENDS:
+            signal.signal(number, self._ask_to_end)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+        self.wake = wake
 
     def run(self) -> None:
         """From the first file to the last state. Raises OSError if nothing can be written."""
@@ -118,17 +126,6 @@ class Shepherd:
             left = end_children(0.0)
             status = self._status(JobState.FAILED, f"the nodes could not be started: {error}", _left(left))
         self._finish(status)
-
-    def _catch_signals(self) -> int:
-        """A descriptor that becomes readable at each signal."""
-        wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGHUP, lambda *_: None)
-        for number in ENDS:
-            signal.signal(number, self._ask_to_end)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
-        return wake
 
     def _ask_to_end(self, *_: object) -> None:
         self.asked_to_end = True

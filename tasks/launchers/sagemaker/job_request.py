@@ -54,7 +54,9 @@ def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Containe
     """The start of one job's containers. Raises LaunchRejected for a file that cannot be given to them."""
     files = dict(job.files)
     require_files(job, OWN_FILES)
-    by_channel = in_channel(job, options)
+    # Whether the code comes by the input channel: asked for, or a training image of its own (AUTO).
+    own_image = bool(job.image) and job.image != options.image
+    by_channel = options.code == ImageCode.CHANNEL or (options.code == ImageCode.AUTO and own_image)
     if by_channel:
         files |= {"prelaunch.tar.gz": code_archive(), "start.sh": start_script()}
     arguments = _agent(job, options, where)
@@ -71,12 +73,6 @@ def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Containe
             arguments = (*arguments, "--command-file", locations.COMMAND)
             files["command.json"] = json.dumps(list(command)).encode()
     return ContainerEntry(FROM_CHANNEL if by_channel else FROM_IMAGE, arguments, files)
-
-
-def in_channel(job: JobSpec, options: SageMakerOptions) -> bool:
-    """Whether the code comes by the input channel: asked for, or a training image of its own (AUTO)."""
-    own_image = bool(job.image) and job.image != options.image
-    return options.code == ImageCode.CHANNEL or (options.code == ImageCode.AUTO and own_image)
 
 
 def environment_of(job: JobSpec, options: SageMakerOptions) -> dict[str, str]:
@@ -119,7 +115,10 @@ def _fits(arguments: tuple[str, ...], command: tuple[str, ...]) -> bool:
 
 def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
     """The request, and what is written to S3 before it. Raises LaunchRejected with the remedy."""
-    require_possible(job, options)
+    # Raise LaunchRejected for a request that contradicts itself, before anything is examined or billed.
+    require_end(job)
+    for problem in _contradictions(job, options):
+        raise LaunchRejected(f"{job.name}: {problem}")
     where = places_of(options, job.name)
     if job.trainer:
         return _of_trainer(job, options, where)
@@ -128,13 +127,6 @@ def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
     if job.work.trains and job.request:
         body = overrides.laid_over(body, job.request, job.work)
     return _plan(job, options, body, _uploads(where, entry))
-
-
-def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
-    """Raise LaunchRejected for a request that contradicts itself, before anything is examined or billed."""
-    require_end(job)
-    for problem in _contradictions(job, options):
-        raise LaunchRejected(f"{job.name}: {problem}")
 
 
 def _contradictions(job: JobSpec, options: SageMakerOptions) -> Iterator[str]:

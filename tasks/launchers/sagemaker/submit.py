@@ -63,7 +63,12 @@ def _submit(clients: Clients, plan: Plan, call: ApiCall, unseen: dict[str, bool]
             if described is not None:
                 break
         else:
-            _leave_key(clients, call, unseen)
+            # Make the key of the job's exchange, unless a submit before this one did: hosts may have that one already, as the job may
+            # exist. It is part of no plan, and is encrypted as the bucket's default says: "Amazon S3 now automatically encrypts all
+            # new objects" (Amazon S3 User Guide, "Setting default server-side encryption behavior").
+            for inputs in _channel(call.body):
+                if not _put(clients, key_in(str(inputs)), secret_key.make(), IfNoneMatch="*"):
+                    unseen.setdefault(call.name, False)
     if described is not None:
         handle = adopted(described, call, unseen)
     else:
@@ -154,17 +159,6 @@ def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | N
     if described is None:  # left by a submit that died before its job began
         _put(clients, url, data)
     return described
-
-
-def _leave_key(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> None:
-    """Make the key of the job's exchange, unless a submit before this one did: hosts may have that one already, as the job may exist.
-
-    It is part of no plan, and is encrypted as the bucket's default says: "Amazon S3 now automatically encrypts all new
-    objects" (Amazon S3 User Guide, "Setting default server-side encryption behavior").
-    """
-    for inputs in _channel(call.body):
-        if not _put(clients, key_in(str(inputs)), secret_key.make(), IfNoneMatch="*"):
-            unseen.setdefault(call.name, False)
 
 
 def _has_key(clients: Clients, inputs: str) -> bool:

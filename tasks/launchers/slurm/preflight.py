@@ -112,7 +112,13 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
         with tempfile.NamedTemporaryFile("w", prefix="prelaunch-", suffix=".sbatch") as file:
             file.write(script)
             file.flush()
-            done = _test_only(file.name, plan, options)
+            # What slurmctld says of the script.
+            done = commands.run("sbatch", "--test-only", file.name)
+            for _ in range(TRIES - 1):
+                if not done.code or not NO_SUCH_NODES.search(done.err) or _shortage(plan, options):
+                    break
+                sleep(PAUSE_S)
+                done = commands.run("sbatch", "--test-only", file.name)
         waits = bool(done.code and WAITS.search(done.err))
         if waits or not done.code:
             obstacles = partition.obstacles(job.name, job.nodes, script, done.text, listed, bool(options.qos))
@@ -129,17 +135,6 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
         else:
             remedy = "Correct [cluster.options], or what [cluster.declared] says of the nodes (sinfo shows the partitions)."
             yield wrong(subject, f"Slurm refuses it: {done.text}", remedy)
-
-
-def _test_only(script: str, plan: Plan, options: SlurmOptions) -> SlurmReply:
-    """What slurmctld says of the script."""
-    done = commands.run("sbatch", "--test-only", script)
-    for _ in range(TRIES - 1):
-        if not done.code or not NO_SUCH_NODES.search(done.err) or _shortage(plan, options):
-            break
-        sleep(PAUSE_S)
-        done = commands.run("sbatch", "--test-only", script)
-    return done
 
 
 def _shortage(plan: Plan, options: SlurmOptions) -> str:

@@ -43,7 +43,13 @@ def submit(plan: base.Plan, folder: SharedJobFolder) -> base.JobHandle:
     name = plan.job.name
     with file_errors(f"{name} cannot be submitted", folder.path):
         if not folder.exists():
-            _await_controller(name)
+            # Return once slurmctld answers. Raises NotSubmitted, MissingCommand.
+            try:
+                _patiently(lambda: commands.jobs_named(name))
+            except MissingCommand:
+                raise
+            except base.EngineUnavailable as error:
+                raise base.NotSubmitted(f"{name} was not submitted, because {error}") from error
         if folder.stage(plan):
             _sbatch(plan, folder)
             return base.JobHandle(name, adopted=False)
@@ -74,17 +80,6 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
             message = f"{name} is not ended after {within_s:.0f} s: {remaining}. Look at squeue, and at the nodes' slurmd."
             raise base.LaunchError(message)
         time.sleep(poll_s)
-
-
-def _await_controller(name: str) -> None:
-    """Return once slurmctld answers. Raises NotSubmitted, MissingCommand."""
-
-    try:
-        _patiently(lambda: commands.jobs_named(name))
-    except MissingCommand:
-        raise
-    except base.EngineUnavailable as error:
-        raise base.NotSubmitted(f"{name} was not submitted, because {error}") from error
 
 
 def _adopt(plan: base.Plan, folder: SharedJobFolder) -> None:

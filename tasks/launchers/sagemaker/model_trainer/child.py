@@ -69,7 +69,15 @@ def _build(question: Mapping[str, Any], work: Path) -> dict[str, object]:
     """The request, and which file is to lie at which address."""
     uploads = StagedUploads(f"{question['root']}/{question['job']}/code", work)
     trainer_type = offline_trainer(question, uploads)
-    _restore_search_order()
+    # From here on a module is looked for as a person's own Python does it: on PYTHONPATH, in the current folder, then among what is
+    # installed. A team may have packages called tasks or checks, so ours are no longer known by these names. What this module uses
+    # of them it has imported above.
+    for name in [key for key in sys.modules if key.partition(".")[0] in own_packages.PACKAGES]:
+        del sys.modules[name]
+    ours, library = str(Path(__file__).parents[4]), os.path.dirname(os.__file__)
+    position = sys.path.index(library) if library in sys.path else len(sys.path)
+    first = [path for path in sys.path[:position] if path != ours]
+    sys.path[:] = [*first, os.getcwd(), *sys.path[position:], ours]
     trainer = _trainer(question["reference"], trainer_type)
     _require_fit(trainer.training_mode.name, trainer.sagemaker_session.boto_region_name, question["region"])
     body = trainer._create_training_job_args(boto3=True)
@@ -79,19 +87,6 @@ def _build(question: Mapping[str, Any], work: Path) -> dict[str, object]:
             " SourceCode(command=...), or use command and image of [training] instead."
         )
     return {"body": _plain(body), "files": uploads.files}
-
-
-def _restore_search_order() -> None:
-    """From here on a module is looked for as a person's own Python does it: on PYTHONPATH, in the current folder, then among what is
-    installed. A team may have packages called tasks or checks, so ours are no longer known by these names. What this module uses
-    of them it has imported above.
-    """
-    for name in [key for key in sys.modules if key.partition(".")[0] in own_packages.PACKAGES]:
-        del sys.modules[name]
-    ours, library = str(Path(__file__).parents[4]), os.path.dirname(os.__file__)
-    position = sys.path.index(library) if library in sys.path else len(sys.path)
-    first = [path for path in sys.path[:position] if path != ours]
-    sys.path[:] = [*first, os.getcwd(), *sys.path[position:], ours]
 
 
 def _trainer(reference: str, trainer_type: type) -> Any:

@@ -58,7 +58,16 @@ def request_of(reference: str, places: Places, options: SageMakerOptions) -> Tra
     The object is a ModelTrainer, or a function without arguments that returns one. A relative source_dir is relative to
     the folder where the command runs.
     """
-    _supported(reference)
+    # Raise LaunchRejected if the SDK is not there, or is none whose private builder was read. Imports nothing of it.
+    version = "none"
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version(DISTRIBUTION)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    if not OLDEST <= numbers < TOO_NEW:
+        raise LaunchRejected(
+            f"model_trainer {reference}: the SageMaker Python SDK here is {version}; its request is built by a private function that"
+            f" is known from 3.27 to before 4. {INSTALL} Or use command, image and request of [training] instead."
+        )
     with tempfile.TemporaryDirectory(prefix="prelaunch-trainer-") as folder:
         work = Path(folder)
         question = {"reference": reference, "job": places.job, "root": places.root, "output": places.output}
@@ -74,19 +83,6 @@ def words_of(body: Mapping[str, object]) -> tuple[str, ...]:
         value = at(body, f"AlgorithmSpecification.{key}")
         command += map(str, value) if isinstance(value, list | tuple) else ()
     return tuple(command)
-
-
-def _supported(reference: str) -> None:
-    """Raise LaunchRejected if the SDK is not there, or is none whose private builder was read. Imports nothing of it."""
-    version = "none"
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        version = importlib.metadata.version(DISTRIBUTION)
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-    if not OLDEST <= numbers < TOO_NEW:
-        raise LaunchRejected(
-            f"model_trainer {reference}: the SageMaker Python SDK here is {version}; its request is built by a private function that"
-            f" is known from 3.27 to before 4. {INSTALL} Or use command, image and request of [training] instead."
-        )
 
 
 def _environment(work: Path, region: str) -> dict[str, str]:
