@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.clocks import seconds_of
 from checks.judge.verdict import decide
@@ -36,7 +35,7 @@ from tasks.render.context import verdict_context
 from tasks.render.headline import measured_before
 from tasks.render.remedy_commands import engine_of
 from tasks.store import records
-from tasks.store.base import StoreError
+from tasks.store.base import StoreError, document_at
 from tasks.store.layout import attempt_report_key, logs_folder, pass_key, report_key
 from tasks.store.records import judged_report
 
@@ -139,12 +138,12 @@ def void_pass(session: Session) -> None:
 def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
     """A PASS that this gate may reuse. Raises StoreError."""
     minutes = session.context.gate.policy.reuse_pass_minutes
-    data = session.context.store.get(_key(session)) if minutes else None
-    kept_pass = _load(data) if data is not None else None
-    if kept_pass is None or kept_pass.fingerprint != session.context.fingerprint:
-        return None
+    store = session.context.store
     try:
-        report = judged_report(session.context.store, report_key(kept_pass.gate_id), kept_pass.report)
+        kept_pass = document_at(store, _key(session), KeptPass, 1 << 16) if minutes else None
+        if kept_pass is None or kept_pass.fingerprint != session.context.fingerprint:
+            return None
+        report = judged_report(store, report_key(kept_pass.gate_id), kept_pass.report)
     except DecodeError:
         return None
     measured_at = seconds_of(report.measured_at)
@@ -188,13 +187,6 @@ def _has_identities(report: Report) -> bool:
     names = {node.name for node in report.nodes}
     complete = all(node.identity.get(key) for node in report.nodes for key in NEEDED)
     return complete and len(names) == report.declared.nodes
-
-
-def _load(data: bytes) -> KeptPass | None:
-    try:
-        return decode(KeptPass, parse_json(data, 1 << 16))
-    except DecodeError:
-        return None
 
 
 def _key(session: Session) -> str:

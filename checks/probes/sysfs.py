@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from checks.check import CheckError
+
 
 def text_of(path: Path) -> str:
     """The file's text, or "": an unreadable file is an unknown value, never a zero."""
@@ -12,6 +14,14 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\n")
     except OSError:
         return ""
+
+
+def required_text(path: Path) -> str:
+    """The file's text as it is; the bytes of names that are no UTF-8 are kept. Raises CheckError."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CheckError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def pci_id(text: str) -> str:

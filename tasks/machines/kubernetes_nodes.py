@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from checks.judge.clocks import seconds_of
 from tasks.machines.base import Holder, Machine, Mark, ServiceState
 from tasks.text.inert import one_line
 
@@ -94,12 +94,12 @@ def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesM
         status=one_line("; ".join(filter(None, phrases)), 300),
         owner=owner,
         mark=mark,
-        since=_seconds(str(annotations.get(SINCE) or "")),
+        since=seconds_of(str(annotations.get(SINCE) or "")),
         instance_id=_instance(meta, spec),
         instance_type=str(labels.get(INSTANCE_TYPE) or ""),
         jobs=tuple(sorted(jobs)),
         boot_id=str(info.get("bootID") or ""),
-        unknown_since=_seconds(str(kubelet.get("lastTransitionTime") or "")) if ready != "True" else None,
+        unknown_since=seconds_of(str(kubelet.get("lastTransitionTime") or "")) if ready != "True" else None,
         health=str(labels.get(HEALTH) or ""),
         deep_check=str(labels.get(DEEP) or ""),
         version=str(meta.get("resourceVersion") or ""),
@@ -196,10 +196,3 @@ def _instance(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
         if match := INSTANCE.search(text):
             return match[1]
     return ""
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

@@ -47,12 +47,12 @@ from tasks.machines.slurm_commands import Argv
 from tasks.machines.slurm_nodes import (
     ON_A_NODE,
     SQUEUE_FORMAT,
+    TIMED_OUT,
     UnreadableNodes,
     config_value,
     jobs_of,
     nodes_of,
     reservations_of,
-    timed_out,
 )
 from tasks.machines.slurm_view import View
 
@@ -176,7 +176,7 @@ class SlurmMachines:
             return Settled.DONE if moved and now.holder is not Holder.OTHER else Settled.PENDING
         if moved is not None:
             return Settled.DONE if moved else Settled.FAILED
-        return Settled.FAILED if timed_out(now.status) else Settled.PENDING
+        return Settled.FAILED if TIMED_OUT in now.status else Settled.PENDING
 
     def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
         """Reserve the nodes, and only then resume the node."""

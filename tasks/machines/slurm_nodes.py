@@ -193,11 +193,6 @@ def without_appended(text: str) -> str:
     return text
 
 
-def timed_out(text: str) -> bool:
-    """Whether Slurm says in a reason that a reboot took too long."""
-    return TIMED_OUT in text
-
-
 def given_by_slurm(text: str) -> bool:
     """Whether Slurm itself gives such a reason, and no person or other system."""
     return text.startswith(OF_SLURM)

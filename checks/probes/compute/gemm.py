@@ -234,15 +234,21 @@ def wrong_checksums(result: Tensor, problem: GemmProblem) -> int:
 
 
 def _multiply(left: Tensor, right: Tensor, device: str, count: int) -> tuple[Tensor, float]:
-    import torch
-
     wait(device)
     begun = time.perf_counter()
+    result = multiplied(left, right, count)
+    wait(device)
+    return result, time.perf_counter() - begun
+
+
+def multiplied(left: Tensor, right: Tensor, count: int) -> Tensor:
+    """The product, after so many multiplications."""
+    import torch
+
     result = torch.matmul(left, right)
     for _ in range(count - 1):
         result = torch.matmul(left, right)
-    wait(device)
-    return result, time.perf_counter() - begun
+    return result
 
 
 def _tflops(size: int, products: int, seconds: float) -> float:

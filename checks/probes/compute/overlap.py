@@ -80,8 +80,10 @@ def measure(own: RankPlace, size: int, buffer_bytes: int, rounds: int) -> Measur
         first = run_round(work, 1, 0)  # the first sum opens connections and loads libraries, and is not timed
         zeros = work.left.new_zeros(work.elements, dtype=work.problem.product.dtype)
         sum_s = _single(own.device, lambda: _begin_sum(zeros)())
-        products = _agreed(sum_s / _single(own.device, lambda: _multiply(work, 1)), own)
-        alone_s = _single(own.device, lambda: _multiply(work, products))
+        products = _agreed(
+            sum_s / _single(own.device, lambda: gemm.multiplied(work.left, work.right, 1)), own
+        )
+        alone_s = _single(own.device, lambda: gemm.multiplied(work.left, work.right, products))
         rounds_measured = [run_round(work, products, index) for index in range(1, max(1, rounds) + 1)]
     products_s = median(round_.products_s for round_ in rounds_measured)
     whole_s = median(round_.whole_s for round_ in rounds_measured)
@@ -115,8 +117,13 @@ def run_round(work: OverlapWork, products: int, index: int) -> OverlapRound:
     wait(own.device)
     begun = time.perf_counter()
     pending = _begin_sum(summed)
-    result = _multiply(work, products)
-    products_s = _products_s(work, begun)
+    result = gemm.multiplied(work.left, work.right, products)
+    # The time until the stream of the products is done; the sum has a stream, or threads, of its own.
+    if is_cuda(work.own.device):
+        import torch
+
+        torch.cuda.current_stream(work.own.device).synchronize()
+    products_s = time.perf_counter() - begun
     pending()
     wait(own.device)
     whole_s = time.perf_counter() - begun
@@ -124,15 +131,6 @@ def run_round(work: OverlapWork, products: int, index: int) -> OverlapRound:
     wrong_sums = int((summed != expected).sum())
     wrong = gemm.wrong_elements(result, work.problem, gemm.TOLERANCE[work.precision.name])
     return OverlapRound(products_s, whole_s, wrong, wrong_sums)
-
-
-def _products_s(work: OverlapWork, begun: float) -> float:
-    """The time until the stream of the products is done; the sum has a stream, or threads, of its own."""
-    if is_cuda(work.own.device):
-        import torch
-
-        torch.cuda.current_stream(work.own.device).synchronize()
-    return time.perf_counter() - begun
 
 
 def _begin_sum(tensor: Tensor) -> Callable[[], object]:
@@ -156,12 +154,3 @@ def _agreed(products: float, own: RankPlace) -> int:
     shared = torch.tensor([float(min(max(round(products), 1), MOST_PRODUCTS))], device=own.device)
     dist.broadcast(shared, src=0)
     return max(1, int(shared.item()))
-
-
-def _multiply(work: OverlapWork, products: int) -> Tensor:
-    import torch
-
-    result = torch.matmul(work.left, work.right)
-    for _ in range(products - 1):
-        result = torch.matmul(work.left, work.right)
-    return result

@@ -121,8 +121,9 @@ def measure(device: str, shape: Shape, steps: int) -> Measurement:
         "tokens_per_s": tuple(rates.values()),
         "above_peak": sum(rate > limit_tflops(name) for rate in tflops.values()),
         "steps": steps,
-        **_mfu(name, tflops),
     }
+    if peak := peak_of(name):
+        metrics["mfu"] = tuple(rate / peak.half_tflops for rate in tflops.values())
     return Measurement(
         metrics, "\n".join([f"{name} ({device}), {shape.text}", *_account(runs, rates, tflops)])
     )
@@ -257,11 +258,6 @@ def _ratio(losses: Sequence[float]) -> float | None:
 def _unequal(first: TrainingRun, other: TrainingRun) -> int:
     """How many losses differ. NaN differs from NaN."""
     return sum(a != b for a, b in zip(first.losses, other.losses, strict=True))
-
-
-def _mfu(name: str, tflops: Mapping[str, float]) -> dict[str, Value]:
-    peak = peak_of(name)
-    return {"mfu": tuple(rate / peak.half_tflops for rate in tflops.values())} if peak else {}
 
 
 def _account(

@@ -28,6 +28,7 @@ from pathlib import Path
 from checks.check import CheckError
 from checks.model import Value
 from checks.probes.efa import fi_info
+from checks.probes.sysfs import text_of
 from checks.process import tool
 from checks.process.free_ports import free_port
 from checks.process.tree import end_marked
@@ -208,10 +209,7 @@ def listening(port: int) -> bool:
     """Whether some process here listens on the TCP port; asking the kernel does not take the server's one client."""
     end = f":{port:04X}"
     for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        try:
-            sockets = [line.split() for line in path.read_text(encoding="ascii").splitlines()[1:]]
-        except OSError:
-            continue
+        sockets = [line.split() for line in text_of(path).splitlines()[1:]]
         if any(len(fields) > 3 and fields[1].endswith(end) and fields[3] == "0A" for fields in sockets):
             return True
     return False

@@ -221,7 +221,8 @@ def with_processes(module: Any, gpu: Gpu) -> Gpu:
                     drawing[pid] = used
                 elif list_name != "graphics":
                     drawing.pop(pid, None)
-                by_pid.setdefault(pid, f"{list_name}, {_used(process)}")
+                memory = f"{used / MIB:.0f} MiB" if isinstance(used, int) else "memory unknown"
+                by_pid.setdefault(pid, f"{list_name}, {memory}")
         except module.NVMLError as error:
             if list_name == "MPS" and nvml.code_of(error) in (3, 13):
                 continue  # older GPUs and drivers know no MPS list; its clients are in the compute list
@@ -231,8 +232,3 @@ def with_processes(module: Any, gpu: Gpu) -> Gpu:
     listed = "; ".join(f"{gpu.label}: pid {pid} {names[pid]} ({by_pid[pid]})" for pid in sorted(by_pid))
     counts = {"processes": len(by_pid) - len(drawing), "graphics_mib": round(sum(drawing.values()) / MIB, 1)}
     return replace(gpu, values={**gpu.values, **counts, "listed": listed})
-
-
-def _used(process: Any) -> str:
-    used = getattr(process, "usedGpuMemory", None)
-    return f"{used / MIB:.0f} MiB" if isinstance(used, int) else "memory unknown"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Scope
+from checks.probes.sysfs import required_text
 from checks.process import tool
 
 MOUNTINFO = Path("/proc/self/mountinfo")
@@ -96,7 +97,7 @@ def responsive(context: Context) -> Measurement:
     `read_only`: mounted for writing, and the filesystem is read-only (1), or has become so after an error (2): it says so, it
     was still writable a moment before, or "/" or this gate's own folder is on it. `slowest_s` is of those that answered.
     """
-    every = parse(_mountinfo())
+    every = parse(required_text(MOUNTINFO))
     mounts = to_ask(every)
     deadline_s = context.options.get("deadline_s", 5.0)
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -209,13 +210,6 @@ def _account(response: MountResponse) -> str:
     if response.error is None:
         return f"no answer in {response.seconds:.1f} s"
     return f"error {response.error}" if response.error else f"answered in {response.seconds * 1e3:.1f} ms"
-
-
-def _mountinfo() -> str:
-    try:
-        return MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise CheckError(f"{MOUNTINFO} cannot be read: {error.strerror}") from error
 
 
 def _unescape(text: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Scope, Skip, Value
 from checks.probes.host import machine
+from checks.probes.sysfs import required_text
 from checks.process.cgroup import CgroupError, CgroupLimits, read_limits
 from checks.value_types import byte_size
 
@@ -151,7 +152,7 @@ def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Valu
         limits = read_limits(root)
     except CgroupError as error:
         raise CheckError(str(error)) from error
-    memory = parse_table(_read(root / "proc/meminfo"), "proc/meminfo")
+    memory = parse_table(required_text(root / "proc/meminfo"), "proc/meminfo")
     disk, shm = space_of(scratch), shared_memory(root / "dev/shm")
     return {
         **memory_metrics(memory, limits),
@@ -273,7 +274,7 @@ def clock_metrics(root: Path, state: ClockState) -> dict[str, Value]:
         "synchronised": int(state.synchronised),
         "offset_s": abs(state.offset_s),
         "max_error_s": state.max_error_s,
-        "clocksource": _read(
+        "clocksource": required_text(
             root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
         ).strip(),
     }
@@ -303,13 +304,6 @@ def _version(distribution: str) -> str:
         return ""
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise CheckError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def shared_memory(folder: Path) -> os.statvfs_result:
     """The space of /dev/shm. Raises CheckError, which says how a container gets one."""
     if not folder.exists():
@@ -337,14 +331,14 @@ def _users_processes() -> int:
 
 
 def _pid_max(root: Path) -> int:
-    text = _read(root / "proc/sys/kernel/pid_max").strip()
+    text = required_text(root / "proc/sys/kernel/pid_max").strip()
     if not text.isdigit():
         raise CheckError(f"/proc/sys/kernel/pid_max is {text!r:.80}, which is not a number")
     return int(text)
 
 
 def _machine_oom_kills(root: Path) -> int:
-    table = parse_table(_read(root / "proc/vmstat"), "proc/vmstat")
+    table = parse_table(required_text(root / "proc/vmstat"), "proc/vmstat")
     if "oom_kill" not in table:
         message = "neither the cgroup nor /proc/vmstat has the counter oom_kill (Linux 4.13 or later has it)"
         raise CheckError(message)

@@ -16,6 +16,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Scope
 from checks.probes import growth
+from checks.probes.sysfs import text_of
 
 SIOCGIFCONF, SIOCGIFMTU, SIOCETHTOOL = 0x8912, 0x8921, 0x8946  # linux/sockios.h
 IFREQ_BYTES, MOST_ADDRESSES = 40, 1 << 14
@@ -146,26 +147,15 @@ def _by_ipv4(wanted: bytes) -> str:
 
 def _by_ipv6(wanted: str) -> str:
     """From /proc/net/if_inet6: address, index, prefix length, scope, flags, name."""
-    try:
-        lines = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()]
-    except OSError:
-        return ""
+    lines = [line.split() for line in text_of(Path("/proc/net/if_inet6")).splitlines()]
     return next((fields[5] for fields in lines if len(fields) == 6 and fields[0] == wanted), "")
 
 
 def default_interfaces() -> tuple[str, ...]:
     """The interfaces of IPv4's default routes."""
-    try:
-        lines = [
-            line.split() for line in Path("/proc/net/route").read_text(encoding="ascii").splitlines()[1:]
-        ]
-    except OSError:
-        return ()
-    return tuple(
-        dict.fromkeys(
-            fields[0] for fields in lines if len(fields) > 7 and fields[1] == fields[7] == "00000000"
-        )
-    )
+    lines = [line.split() for line in text_of(Path("/proc/net/route")).splitlines()[1:]]
+    names = (fields[0] for fields in lines if len(fields) > 7 and fields[1] == fields[7] == "00000000")
+    return tuple(dict.fromkeys(names))
 
 
 def driver_counters(name: str) -> dict[str, int]:

@@ -17,22 +17,23 @@ from tasks.text.inert import one_line
 # What is asked of squeue and sacct, so that `rows_of` can read it.
 SQUEUE_FORMAT = "%A|%T|%N|%r"
 SACCT_FORMAT = "JobIDRaw,State,NodeList,Reason"
-STATES: Mapping[str, JobState] = {
-    **dict.fromkeys(("PENDING", "CONFIGURING", "POWER_UP_NODE", "EXPEDITING"), JobState.PENDING),
-    **dict.fromkeys(("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), JobState.PENDING),
-    **dict.fromkeys(("SPECIAL_EXIT", "SUSPENDED"), JobState.PENDING),
-    **dict.fromkeys(("RUNNING", "COMPLETING", "RESIZING", "SIGNALING"), JobState.RUNNING),
-    **dict.fromkeys(("STAGE_OUT", "STOPPED", "UPDATE_DB"), JobState.RUNNING),
-    "COMPLETED": JobState.SUCCEEDED,
-    **dict.fromkeys(("FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"), JobState.FAILED),
-    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"), JobState.FAILED),
-    **dict.fromkeys(("CANCELLED", "PREEMPTED", "REVOKED"), JobState.CANCELLED),
-}
-TROUBLES: Mapping[str, Trouble] = {
-    **dict.fromkeys(("FAILED", "OUT_OF_MEMORY"), Trouble.ENDED),
-    **dict.fromkeys(("TIMEOUT", "DEADLINE"), Trouble.MAX_RUNTIME),
-    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"), Trouble.SERVICE),
-    **dict.fromkeys(("CANCELLED", "PREEMPTED", "REVOKED"), Trouble.STOPPED),
+# Slurm's words, with the state in the terms of all launchers and what went wrong.
+SLURM_STATES: tuple[tuple[JobState, Trouble, str], ...] = (
+    (JobState.PENDING, Trouble.NONE, "PENDING CONFIGURING POWER_UP_NODE EXPEDITING REQUEUED REQUEUE_FED"),
+    (JobState.PENDING, Trouble.NONE, "REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT SUSPENDED"),
+    (JobState.RUNNING, Trouble.NONE, "RUNNING COMPLETING RESIZING SIGNALING STAGE_OUT STOPPED UPDATE_DB"),
+    (JobState.SUCCEEDED, Trouble.NONE, "COMPLETED"),
+    (JobState.FAILED, Trouble.ENDED, "FAILED OUT_OF_MEMORY"),
+    (JobState.FAILED, Trouble.MAX_RUNTIME, "TIMEOUT DEADLINE"),
+    (JobState.FAILED, Trouble.SERVICE, "NODE_FAIL BOOT_FAIL LAUNCH_FAILED RECONFIG_FAIL"),
+    (JobState.CANCELLED, Trouble.STOPPED, "CANCELLED PREEMPTED REVOKED"),
+)
+STATES = {name: state for state, _, names in SLURM_STATES for name in names.split()}
+TROUBLES = {
+    name: trouble
+    for _, trouble, names in SLURM_STATES
+    if trouble is not Trouble.NONE
+    for name in names.split()
 }
 # What the words themselves do not say.
 EXPLANATIONS: Mapping[str, str] = {

@@ -13,7 +13,6 @@ from tasks.machines.slurm_nodes import (
     jobs_of,
     nodes_of,
     reservations_of,
-    timed_out,
 )
 from tests.architecture.tree import ROOT
 from tests.tasks.machines.slurm_answers import MARK
@@ -152,12 +151,6 @@ def test_an_instance_type_is_a_feature(features: str, kind: str) -> None:
 
     assert (node.instance_type, node.instance_id) == (kind, "")
     assert (newer.instance_type, newer.instance_id) == ("p5.4xlarge", "i-0abc")
-
-
-def test_a_reboot_that_took_too_long_is_known_by_slurms_words() -> None:
-    """scontrol(1), "reboot"."""
-    assert timed_out("DOWN+DRAIN prelaunch: gate-7f3a gpu.ecc : reboot issued : reboot timed out [root]")
-    assert not timed_out("DOWN prelaunch: gate-7f3a gpu.ecc : reboot issued : reboot complete [root]")
 
 
 @pytest.mark.parametrize("text", ["slurm_load_node error: x", "NodeName=n1", "State=IDLE NodeName=n1"])
