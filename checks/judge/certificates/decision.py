@@ -12,7 +12,7 @@ from enum import Enum
 from hashlib import sha256
 
 from checks.documents import certificates as documents
-from checks.documents.certificates import Certificate, MachineState, WatchRecord
+from checks.documents.certificates import Certificate, MachineState
 from checks.documents.report import digest, dump_plain
 from checks.judge.certificates.record import CLOCK_S
 from checks.judge.open_findings.prior_findings import is_grave, loaded
@@ -99,11 +99,12 @@ def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> d
         line = terms.policy.checks.get(check)
         if line is None or not line.valid_for:
             continue
-        candidates = [
-            _of_one(check, offer, state, trouble, terms, line.valid_for * 3600.0)
-            for offer in own
-            if check in offer.checks
-        ]
+        candidates = list[CertificateDecision]()
+        for offer in own:
+            if check in offer.checks:
+                age_s = state.boot_s - offer.boot_s if state is not None and trouble is None else 0.0
+                reason = _reason_to_measure(check, offer, state, trouble, terms, line.valid_for * 3600.0)
+                candidates.append(CertificateDecision(check, offer.gate_id, age_s, reason))
         if candidates:
             # One that stands, the youngest; of those that do not, the youngest as well.
             by_check[check] = min(candidates, key=lambda best: (best.reason is not None, best.age_s))
@@ -199,28 +200,19 @@ def _is_moved(at: float, boot_s: float, state: MachineState) -> bool:
     return abs((state.at - at) - (state.boot_s - boot_s)) > CLOCK_S
 
 
-def _of_one(
+def _reason_to_measure(
     check: str,
     offer: Certificate,
     state: MachineState | None,
     trouble: WhyMeasured | None,
     terms: GateTerms,
     valid_s: float,
-) -> CertificateDecision:
-    if trouble is not None or state is None or state.record is None:
-        return CertificateDecision(check, offer.gate_id, 0.0, trouble or WhyMeasured.NO_WATCH)
-    age_s = state.boot_s - offer.boot_s
-    return CertificateDecision(
-        check, offer.gate_id, age_s, _reason_to_measure(check, offer, state, state.record, terms, valid_s)
-    )
-
-
-def _reason_to_measure(
-    check: str, offer: Certificate, state: MachineState, record: WatchRecord, terms: GateTerms, valid_s: float
 ) -> WhyMeasured | None:
+    if trouble is not None or state is None or state.record is None:
+        return trouble or WhyMeasured.NO_WATCH
     if offer.conditions != terms.conditions:
         return WhyMeasured.OTHER_CONDITIONS
-    if offer.boot_s < record.since_boot_s:
+    if offer.boot_s < state.record.since_boot_s:
         return WhyMeasured.WATCH_BROKEN
     if offer.boot_s > state.boot_s or _is_moved(offer.at, offer.boot_s, state):
         return WhyMeasured.CLOCK_MOVED
