@@ -6,13 +6,16 @@ every metric, beyond which a number was not measured.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 from checks.facts.expected_tables import fault_in
 from checks.facts.instances import Facts, lacks
 from checks.facts.peak_rates import GpuModels
+from checks.facts.provenance import table_bytes
 from checks.facts.rooflines import Quantity, Roofline, rooflines
 from checks.model import FIRST, Declared
 from checks.policy import CheckPolicy, Over, Policy
@@ -51,46 +54,14 @@ QUANTITIES: Mapping[tuple[str, str], Quantity] = {
     ("nccl.pairs", "floor_inside_gbps"): Quantity.PEER,
 }  # fmt: skip
 
+_TABLE = json.loads(table_bytes(Path(__file__).parents[1] / "metric_ranges.json"))
 # The range of a metric by the end of its name. The bounds are judgement: several times what any machine has or any gate waits for, so
-# that no real measurement, of however good or broken a machine, is beyond them. The first end that fits counts.
-RANGES: Mapping[str, Range] = {
-    "_tflops": Range(0, 1e6),
-    "gflops": Range(0, 1e9),
-    "_gbps": Range(0, 50_000),
-    "_gbit_s": Range(0, 20_000),
-    "_iops": Range(0, 1e9),
-    "tokens_per_s": Range(0, 1e9),
-    "operations_per_s_per_cpu": Range(0, 1e12),
-    "_bytes": Range(0, 1e19),
-    "_mib": Range(0, 1e9),
-    "_ratio": Range(0, 4),
-    "_fraction": Range(0, 1.05),
-    "_share": Range(0, 2),
-    "_percent": Range(0, 100),
-    "of_peak": Range(0, 4),
-    "of_sequential": Range(0, 100),
-    "_w": Range(0, 20_000),
-    "_c": Range(-100, 200),
-    "_us": Range(0, 6e8),
-    "_ms": Range(0, 6e5),
-    "_per_s": Range(0, 1e12),
-    "_s": Range(0, 1e10),
-}
-# The table has metrics that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody
-# measured it. It also has the counts of work, because a check that did nothing proves nothing.
-OTHER_RANGES: Mapping[str, Range] = {
-    **dict.fromkeys(("iterations", "products", "repeats", "steps"), Range(1, 1e19)),
-    "tflops": Range(0, 1e6),
-    "offset_s": Range(-1e11, 1e11),
-    "loss_ratio": Range(0, 1e300),
-    "loss_first": Range(0, 1e300),
-    "loss_last": Range(0, 1e300),
-    "gradient_error": Range(0, 1e300),
-    "gradient_error_last": Range(0, 1e300),
-    "wall_rate": Range(0, 1e6),
-    "gpus_missing": Range(-1e4, 1e4),
-    "year": Range(0, 1e5),
-}
+# that no real measurement, of however good or broken a machine, is beyond them. The first end that fits counts. By their whole names
+# the table has metrics that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody
+# measured it, and the counts of work, because a check that did nothing proves nothing.
+RANGES, OTHER_RANGES = (
+    {name: Range(least, most) for name, (least, most) in _TABLE[key].items()} for key in ("by_end", "by_name")
+)
 # Links are slower than memory: of network cards as fast as any that exists, with a margin, and of NVLink.
 LINK_RANGES: Mapping[str, Range] = {
     "disk.": Range(0, 2_000),

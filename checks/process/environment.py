@@ -17,19 +17,15 @@ CODE = "PRELAUNCH_CODE"
 # The names of the variables that the engine did not set, and that the checks need; separated by commas.
 ADDED = "PRELAUNCH_ADDED"
 NODELIST = "PRELAUNCH_NODELIST"
-# One task runs on each node.
-NUMBERS_OF_NODES = (
-    "SLURM_NNODES",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_STEP_NUM_NODES",
-    "SLURM_NTASKS",
-    "SLURM_NPROCS",
-    "SLURM_STEP_NUM_TASKS",
-    "SM_HOST_COUNT",
-    "PET_NNODES",
-)
-NODE_RANKS = ("SLURM_NODEID", "SLURM_PROCID", "SM_CURRENT_HOST_RANK", "PET_NODE_RANK")
-NODE_LISTS = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST")
+# What the engines call the number of nodes (one task runs on each), the node's place among them, and their names.
+ENGINE_NAMES = {
+    "count": "SLURM_NNODES SLURM_JOB_NUM_NODES SLURM_STEP_NUM_NODES SLURM_NTASKS SLURM_NPROCS "
+    "SLURM_STEP_NUM_TASKS SM_HOST_COUNT PET_NNODES",
+    "rank": "SLURM_NODEID SLURM_PROCID SM_CURRENT_HOST_RANK PET_NODE_RANK",
+    "list": "SLURM_NODELIST SLURM_JOB_NODELIST SLURM_STEP_NODELIST",
+    "json": "SM_HOSTS",
+    "first": "SM_MASTER_ADDR",
+}
 # They serve the checks alone: what a pool's token or a key is, which interpreter runs the checks, and where they work.
 WITHHELD = (
     "PRELAUNCH_EXCHANGE_KEY",
@@ -71,11 +67,11 @@ def of_chosen(engine: Mapping[str, str], names: Sequence[str], own: str) -> dict
     that the engine did not set are left out. Sources: srun(1), "OUTPUT ENVIRONMENT VARIABLES"; the drivers of SageMaker's ModelTrainer
     (SM_*); torch.distributed.argparse_util (PET_*).
     """
-    values = {name: str(len(names)) for name in NUMBERS_OF_NODES}
-    values |= {name: str(names.index(own)) for name in NODE_RANKS}
-    values |= dict.fromkeys(NODE_LISTS, ",".join(names))
-    values |= {"SM_HOSTS": json.dumps(list(names)), "SM_MASTER_ADDR": names[0]}
-    return {name: value for name, value in values.items() if name in engine} | {NODELIST: ",".join(names)}
+    whole = ",".join(names)
+    values = {"count": str(len(names)), "rank": str(names.index(own)), "list": whole}
+    values |= {"json": json.dumps(list(names)), "first": names[0]}
+    table = ((name, values[key]) for key, each in ENGINE_NAMES.items() for name in each.split())
+    return {name: value for name, value in table if name in engine} | {NODELIST: whole}
 
 
 def home_folder() -> Path | None:

@@ -282,9 +282,9 @@ def _policy(file: str, here: Path, entry: str) -> Policy:
 
 def _baseline(file: str, here: Path, gate: Gate, own: str) -> Baseline | None:
     """The baseline that the request names, otherwise the gate file's, relative to the gate file's folder."""
-    name = own or gate.policy.baseline
+    path = Path(own).expanduser() if own else here / gate.policy.baseline
     try:
-        return read_baseline(Path(own).expanduser() if own else here / name) if name else None
+        return read_baseline(path) if own or gate.policy.baseline else None
     except InputError as error:
         where = "baseline (--baseline)" if own else f"{file}: policy.baseline"
         raise GateFileError(f"{where}: {error.file}", error.path, error.message, error.nearest) from error

@@ -127,7 +127,8 @@ def finish_page(page: Notification, reason: str) -> Notification:
     """The notification with its plain text: what happened, each finding with what to do and what proves it, and where to find more."""
     # The reason of a launch repeats the title, and says who allowed it.
     launched = page.answer is not None and page.topic in (PageKind.GO, PageKind.OVERRIDDEN)
-    lines = [str(page.answer)] if launched else [reason] if reason not in page.title else []
+    begins = str(page.answer) if launched else reason
+    lines = [begins] if launched or reason not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
     lines += [_how_to_answer(page.question)] if page.question is not None else []
     for item in page.items:

@@ -74,8 +74,8 @@ def _case(
         element = xml.SubElement(case, tag, type=reported.cause.value, message=message)
         element.text = clean(_text(reported, verdict, context))
     elif skip or (observation is not None and observation.outcome is Outcome.SKIPPED):
-        reason = worst.message if worst else observation.reason if observation else ""
-        xml.SubElement(case, "skipped", message=one_line(skip or reason or "skipped"))
+        reasons = (skip, worst.message if worst else "", observation.reason if observation else "")
+        xml.SubElement(case, "skipped", message=one_line(next(filter(None, reasons), "skipped")))
     left = [finding for finding in findings if finding is not reported]
     if left:
         xml.SubElement(case, "system-out").text = clean("\n".join(_text(f, verdict, context) for f in left))

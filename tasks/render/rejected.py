@@ -70,9 +70,8 @@ def cancelled(reason: str, elsewhere: bool = False) -> Rejection:
 
 def sentence(error: Rejection) -> str:
     """Such as "gates/a.toml, line 5: cluster.lancher: unknown key. Did you mean 'launcher'?" """
-    prefix = (
-        f"{one_line(error.file, 400)}{f', line {error.line}' if error.line else ''}: " if error.file else ""
-    )
+    line = f", line {error.line}" if error.line else ""
+    prefix = f"{one_line(error.file, 400)}{line}: " if error.file else ""
     sentences = [f"{prefix}{_reason(error)}", *(one_line(other, 400) for other in error.also)]
     return " Also wrong: ".join(sentences)
 

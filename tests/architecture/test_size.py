@@ -14,7 +14,7 @@ from tests.architecture.size import PRODUCT, TESTS, Size
 from tests.architecture.tree import Source
 
 # The aim is 66,000 lines of code in at most 600 modules, of which a gate imports 38,000 lines, and 80,000 lines of tests.
-MODULES = 558
+MODULES = 559
 # So much may be free before the budget has to be lowered: a change that takes lines away keeps them away.
 SLACK = 300
 
@@ -22,9 +22,9 @@ SLACK = 300
 @pytest.mark.parametrize(
     ("measure", "budget"),
     [
-        pytest.param(partial(size.total, *PRODUCT), 65_472, id="product"),
+        pytest.param(partial(size.total, *PRODUCT), 65_450, id="product"),
         pytest.param(partial(size.total, *TESTS), 77_708, id="tests"),
-        pytest.param(size.core, 36_563, id="what a gate imports"),
+        pytest.param(size.core, 36_481, id="what a gate imports"),
     ],
 )
 def test_the_lines_of_code_are_within_the_budget_which_only_goes_down(

@@ -10,10 +10,14 @@ effective training time (its expected share of productive time), from which the 
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
+from checks.documents.decode import decode
 from checks.facts.failures import Fault, ValueSpan
+from checks.facts.provenance import table_bytes
 from checks.model import Cause, Finding
 
 # Metrics that count wrong data: what was computed, moved or stored is not what it should be.
@@ -29,52 +33,14 @@ _RATE = re.compile(r"[a-z0-9_]*(_gbps|_gbit_s|flops|_iops|_per_s|_per_s_per_cpu|
 
 @dataclass(frozen=True)
 class CheckFamily:
-    """Checks whose names begin in the same way."""
+    """Checks whose names begin alike: what a finding of theirs does to a training, and why."""
 
-    start: str
     fault: Fault
     source: str
 
 
-_LLAMA = "arXiv:2407.21783, table 5: these interruptions ended the job"
-_NCCL = "NCCL user guide, troubleshooting: a peer that cannot be reached blocks the collective"
-_THROTTLE = "arXiv:2402.15627 (MegaScale): slow machines hold the whole job back"
-FAMILIES = (
-    CheckFamily("system.identity", Fault.HANG, "ranks of unlike versions may disagree about a collective"),
-    CheckFamily("system.", Fault.CRASH, "a process that runs out of memory, disk or descriptors dies"),
-    CheckFamily(
-        "environment.", Fault.SLOW, "NCCL user guide, environment variables: a fallback runs, slowly"
-    ),
-    CheckFamily("mounts.", Fault.HANG, "stat(2) on a dead mount does not return"),
-    CheckFamily("cpu.", Fault.CORRUPTION, "stress-ng --verify: a wrong result"),
-    CheckFamily("memory.", Fault.CORRUPTION, "stress-ng --verify: a wrong value was read back"),
-    CheckFamily("disk.", Fault.CRASH, "a failed read or write ends the rank"),
-    CheckFamily("kernel.", Fault.CRASH, _LLAMA),
-    CheckFamily("gpu.fabric", Fault.HANG, _NCCL),
-    CheckFamily("gpu.power", Fault.SLOW, _THROTTLE),
-    CheckFamily("gpu.clocks", Fault.SLOW, _THROTTLE),
-    CheckFamily("gpu.thermal", Fault.SLOW, _THROTTLE),
-    CheckFamily("gpu.pcie", Fault.SLOW, "PCI Express: fewer lanes carry less"),
-    CheckFamily("gpu.utilisation", Fault.SLOW, "another program has a share of the GPU"),
-    CheckFamily("gpu.", Fault.CRASH, _LLAMA),
-    CheckFamily("neuron.collectives", Fault.SLOW, _NCCL),
-    CheckFamily("neuron.", Fault.CRASH, "as a GPU's: " + _LLAMA),
-    CheckFamily("dcgm.", Fault.CRASH, _LLAMA),
-    CheckFamily("efa.", Fault.SLOW, "aws-ofi-nccl: without EFA NCCL falls back to sockets, which run"),
-    CheckFamily(
-        "ib.",
-        Fault.SLOW,
-        "a lost or slow port leaves the others its share, and NCCL goes on; without all of them it falls back to sockets",
-    ),
-    CheckFamily("network.counters", Fault.SLOW, "what is dropped is sent again"),
-    CheckFamily("network.", Fault.HANG, _NCCL),
-    CheckFamily("nccl.", Fault.SLOW, _THROTTLE),
-    CheckFamily("collective.", Fault.SLOW, _THROTTLE),
-    CheckFamily("compute.sdc", Fault.CORRUPTION, "the same product gave another result"),
-    CheckFamily("compute.", Fault.SLOW, _THROTTLE),
-    CheckFamily("training.step", Fault.SLOW, _THROTTLE),
-    CheckFamily("training.", Fault.CORRUPTION, "wrong loss, gradient or weights"),
-)
+_TABLE = json.loads(table_bytes(Path(__file__).with_name("families.json")))
+FAMILIES = {start: decode(CheckFamily, family) for start, family in _TABLE.items()}
 
 
 def fault_of(finding: Finding) -> Fault:
@@ -91,8 +57,8 @@ def fault_of(finding: Finding) -> Fault:
 
 def family_of(check: str) -> CheckFamily | None:
     """The family whose beginning of the name is the longest; None for checks that are not Prelaunch's own."""
-    fitting = [family for family in FAMILIES if check.startswith(family.start)]
-    return max(fitting, key=lambda family: len(family.start), default=None)
+    fitting = [start for start in FAMILIES if check.startswith(start)]
+    return FAMILIES[max(fitting, key=len)] if fitting else None
 
 
 def lost_per_failure(units: int, detect: ValueSpan, restart: ValueSpan, checkpoint_hours: float) -> ValueSpan:

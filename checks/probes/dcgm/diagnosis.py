@@ -5,12 +5,15 @@ Output that is truncated, garbled, of an unknown version, or a refusal of DCGM r
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from checks.check import CheckError
+from checks.facts.provenance import table_bytes
 from checks.probes.dcgm.error_table import dcgm_facts
 
 
@@ -81,41 +84,8 @@ class Diagnosis:
         return major_of(self.version)
 
 
-# Text tables print no error id, so the messages are matched with those of dcgm_errors.h.
-_BY_MESSAGE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
-    (number, re.compile(pattern, re.IGNORECASE))
-    for number, pattern in (
-        (80, r"row remapping failed"),
-        (85, r"row remappings? (?:is|are) pending"),
-        (84, r"uncorrectable memory errors and \d+ rows"),
-        (4, r"volatile double-bit ECC"),
-        (5, r"single-bit ECC error\(s\) detected"),
-        (6, r"pending retired page|pending page retirement"),
-        (41, r"thermal violations? totaling"),
-        (42, r"exceeded user-specified maximum allowed temperature"),
-        (10, r"clocks? (?:event|throttling) due to thermal"),
-        (12, r"clocks? (?:event|throttling) due to power"),
-        (14, r"nvlink link \d+ is currently down"),
-        (9, r"corrupt InfoROM"),
-        (29, r"persistence mode .*disabled"),
-        (30, r"did not exceed minimum required bandwidth"),
-        (45, r"running at PCI link generation"),
-        (46, r"running at PCI link width"),
-        (52, r"faulty memory elements"),
-        (56, r"couldn't allocate at least"),
-        (58, r"memory mismatch was detected"),
-        (44, r"internal error during the test"),
-        (66, r"failed to create a CUDA context|unable to create CUDA context"),
-        (65, r"API call \S+ failed for GPU"),
-        (64, r"API call \S+ failed"),
-        (51, r"error using CUDA API"),
-        (101, r"detected XID \d+"),
-        (81, r"uncontained error"),
-        (120, r"fallen off the bus"),
-        (112, r"fabric manager \("),
-        (117, r"test .* (?:was|is) skipped"),
-    )
-)
+# Text tables print no error id, so that the messages are matched with those of dcgm_errors.h; the first that fits counts.
+_FORMS: Mapping[str, str] = json.loads(table_bytes(Path(__file__).with_name("messages.json")))
 # DCGM 3.3 renumbered the severities, so that the numbers of earlier versions have another meaning.
 OLDEST = (3, 3)
 _HARDWARE_CATEGORIES = range(9, 16)
@@ -157,13 +127,14 @@ def completed(problem: Problem) -> Problem:
 
     The error is found by its id, or by its message if it has neither id nor severity.
     """
-    number = problem.error_id
+    number, facts = problem.error_id, dcgm_facts()
     if number is None and not problem.severity:
-        number = next((n for n, pattern in _BY_MESSAGE if pattern.search(problem.message)), None)
-    entry = dcgm_facts().errors.get(str(number), ()) if number else ()
+        forms = (int(id_) for id_, form in _FORMS.items() if re.search(form, problem.message, re.IGNORECASE))
+        number = next(forms, None)
+    entry = facts.errors.get(str(number), ()) if number else ()
     if len(entry) != 2:
         return problem
-    severity = max(problem.severity, dcgm_facts().severities[entry[0]], key=_GRAVITY.index)
+    severity = max(problem.severity, facts.severities[entry[0]], key=_GRAVITY.index)
     return Problem(problem.message, number, severity, entry[1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped
+from checks.facts.provenance import table_bytes
 from checks.model import Value
 from checks.probes.kernel import log_source, xid
 from checks.probes.kernel.log import Log, log_check, measurement
@@ -23,77 +25,19 @@ MOST_PARTS = 8
 _MODULE = re.compile(r"EDAC .* error on (?!any memory|unknown )(\S.*?)(?= \(|$)")
 _PCI = r"(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _DEVICE_DRIVERS = r"mlx[45]_\w+|efa|ena|bnxt_\w+|ice|i40e|irdma|nvidia|neuron|nvme"
-# Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent.
-_FORMS: Mapping[str, tuple[str, ...]] = {
-    "driver_failed": (
-        r"NVRM: .*(?:RmInitAdapter|rm_init_adapter) failed",
-        r"NVRM: .*probe routine (?:failed|was not called) for \d+ device",
-        r"NVRM: None of the NVIDIA devices were (?:probed|initialized)",
-        r"nvidia-(?:nvswitch\d*|nvlink\d*|modeset): .*\b(?:[Ff]ailed|[Ff]ailure|FAILED)\b",
-        # linux drivers/base/dd.c (really_probe), before and since 6.8; mlx5's own words: mlx5/core/main.c (probe_one, mlx5_load_one).
-        rf"(?:{_DEVICE_DRIVERS}) {_PCI}:? .*\bfailed with error (?:code )?-\d+",
-        rf"(?:{_DEVICE_DRIVERS}): probe of \S+ failed with error -\d+",
-        # linux mlx5/core/health.c: poll_health, mlx5_health_try_recover, mlx5_handle_bad_state; bnxt/bnxt.c: bnxt_fw_init_one_p1.
-        rf"mlx5_core {_PCI}.*(?:health compromised|[Ff]atal error \d* ?detected|health recovery f\w+|handling bad device)",
-        rf"bnxt_en {_PCI}.*Firmware not responding",
-    ),
-    "driver_mismatch": (r"NVRM: API mismatch",),
-    "oom_kill": (r"(?:Out of memory[^:]*: |Memory cgroup out of memory: )?Killed process \d+",),
-    "mce_uncorrected": (
-        r"Memory failure: 0x|Kernel panic .*[Mm]achine check",
-        r"(?:mce: |\{\d+\})?\[Hardware Error\]:.*\b(?:[Uu]ncorrected|[Uu]ncorrectable)\b",
-        r"\{\d+\}\[Hardware Error\]:.*severity: (?:fatal|recoverable)",
-        # Bit 61 of a bank's status is UC: the error was not corrected (Intel SDM 15.3.2.2, AMD APM 9.3.2).
-        r"(?:mce: )?\[Hardware Error\]:.*Machine Check(?: Exception)?: \w+ Bank \d+: [abef][0-9a-f]{15}",
-    ),
-    "mce": (r"(?:mce: |\{\d+\})?\[Hardware Error\]",),
-    "edac_ue": (r"EDAC \S+ (?:(?P<count>\d{1,9}) )?UE\b",),
-    "edac_ce": (r"EDAC \S+ (?:(?P<count>\d{1,9}) )?CE\b",),
-    "pcie_uncorrected": (rf"\S+ {_PCI}: (?:AER: |PCIe Bus Error: ).*[Uu]ncorrect(?:ed|able)",),
-    "lockup": (
-        r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)|BUG: soft lockup",
-        r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stall",
-    ),
-    "hung_task": (r"INFO: task .+ blocked (?:for more than \d+ seconds|on .+ likely owned)",),
-    "oops": (
-        r"BUG: (?:kernel NULL pointer|unable to handle)|kernel BUG at |Internal error: |Oops: ",
-        r"general protection fault|Kernel panic",
-    ),
-    "io_error": (
-        r"nvme nvme\d+: I/O .*\b(?:timeout|reset controller)",
-        r"nvme nvme\d+: (?:Disabling|Removing|disabling|removing) device after",
-        r"block nvme\S+ no available path - failing I/O",
-        rf"Buffer I/O error on dev(?:ice)? {_DISK}",
-        rf"(?:\w+: )?(?:I/O|critical (?:medium|target)) error, dev {_DISK}",
-        r".*\bRemounting filesystem read-only|.*I/O error while writing superblock",
-        r"XFS .*(?:log I/O error|[Ss]hutting down filesystem)|md/raid.*: Disk failure on",
-        r".*: attempt to access beyond end of device",
-    ),
-    "mount_stalled": (
-        r"nfs: server \S+ not responding|nfs4_reclaim_open_state: Lock reclaim failed",
-        r"LustreError: .*timed out|Lustre: .*Connection to \S+ .*was lost",
-    ),
-    "thermal": (r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold",),
-    "network_driver": (
-        rf"efa {_PCI}.*(?:timed out|[Tt]imeout|[Uu]nrecoverable|Reset failed|is not ready)",
-        # linux infiniband/hw/efa/efa_com.c
-        rf"efa {_PCI}.*Failed to (?:process|submit) command \S+ .*err -\d+\b",
-        # linux amazon/ena/ena_com.c
-        rf"ena {_PCI}.*(?:[Kk]eep alive watchdog timeout|wasn't completed on time|[Tt]imed out|Can not reset|[Rr]eset failed"
-        r"|MSI-X interrupt|Failed to (?:process|submit) command|[Dd]evice is ?n[o']t ready)",
-        # linux mlx5/core/cmd.c (wait_func), en/reporter_tx.c, events.c.
-        rf"mlx5_core {_PCI}.*(?:leak of a command resource|No done completion|TX timeout|Port module event\[error\])",
-        # linux broadcom/bnxt/bnxt_hwrm.c, bnxt.c.
-        rf"bnxt_en {_PCI}.*(?:Error \(timeout: \d+\)|[Ff]irmware (?:fatal reset event|reset aborted)|TX timeout detected)",
-        # linux infiniband/hw/irdma/hw.c, main.c, icrdma_if.c.
-        rf"(?:irdma|ice|i40e) {_PCI}.*(?:HMC Error|Requesting a reset|PE Push Error|PE Critical error)",
-        # linux infiniband/core/device.c, cache.c, mad.c; infiniband/hw/mlx5/cq.c.
-        r"infiniband \S+: .*(?:Couldn't|\b[Ff]ailed\b)",
-        rf"(?:infiniband|mlx5_core {_PCI}) \S+: .*dump error cqe",
-        # linux net/sched/sch_generic.c
-        r".*NETDEV WATCHDOG: .*transmit queue \d+ timed out",
-    ),
-}
+# log_forms.json: the metric of a line, and the forms of such lines, each with its source.
+_PATTERNS = {"{PCI}": _PCI, "{DISK}": _DISK, "{DRIVERS}": _DEVICE_DRIVERS}
+
+
+def _forms() -> dict[str, list[str]]:
+    table = json.loads(table_bytes(Path(__file__).with_name("log_forms.json")))
+    forms = {metric: [entry["form"] for entry in entries] for metric, entries in table.items()}
+    for name, pattern in _PATTERNS.items():
+        forms = {metric: [form.replace(name, pattern) for form in own] for metric, own in forms.items()}
+    return forms
+
+
+_FORMS: Mapping[str, Sequence[str]] = _forms()
 KINDS = ("off_bus", *_FORMS)
 # What a restart does not repair.
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
