@@ -6,12 +6,15 @@ If a field's text is not a value of its type, the field stays unread, with the t
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from xml.parsers import expat
 
 from checks.check import CheckError
+from checks.facts.provenance import table_bytes
 from checks.probes.gpu.fields import TEMPERATURE_LIMITS_C
 from checks.probes.gpu.record import Gpu, Number, usable_value
 from checks.probes.sysfs import pci_id
@@ -213,115 +216,28 @@ def _name(text: str) -> str | None:
 
 
 NO_VALUE = ("", "N/A", "Not Supported", "Unknown Error", "GPU is lost", "GPU requires reset", "ERR!")
-_count = _number()
-_MIB, _PERCENT, _LANES, _BANKS = _number(" MiB"), _number(" %"), _number("x"), _number(" bank(s)")
-_CELSIUS = _number(" C", "-?")
-_YES = _word_table(yes=1, no=0)
-_ON = _word_table(enabled=1, disabled=0)
-_ACTIVE = _word_table(active=1, not_active=0)
-_RECOVERY = _word_table(
-    none=0, reset=1, gpu_reset=1, reboot=2, node_reboot=2, drain_p2p=3, drain_and_reset=4,
-    recover_imex_domain=5, bus_reset=6, system_reboot=7,
-)  # fmt: skip
-
-
-def _ecc() -> dict[str, tuple[tuple[str, Convert], ...]]:
-    paths: dict[str, tuple[tuple[str, Convert], ...]] = {}
-    for when in ("volatile", "aggregate"):
-        base = f"ecc_errors/{when}"
-        paths[f"sram_corrected_{when}"] = ((f"{base}/sram_correctable", _count),)
-        paths[f"sram_uncorrected_{when}"] = ((f"{base}/sram_uncorrectable", _count),)
-        paths[f"sram_parity_{when}"] = ((f"{base}/sram_uncorrectable_parity", _count),)
-        paths[f"sram_secded_{when}"] = ((f"{base}/sram_uncorrectable_secded", _count),)
-        paths[f"dram_corrected_{when}"] = ((f"{base}/dram_correctable", _count),)
-        paths[f"dram_uncorrected_{when}"] = ((f"{base}/dram_uncorrectable", _count),)
-    for location in ("l2", "sm", "pcie", "microcontroller", "other"):
-        paths[f"sram_{location}"] = (
-            (f"ecc_errors/aggregate_uncorrectable_sram_sources/sram_{location}", _count),
-        )
-    return paths
-
-
+_MIB = _number(" MiB")
 # A "Yes" here gives the field this number, whatever other elements say; nothing else is read of it. Memory that cannot be repaired
 # (driver 580 and later) calls for what a failed remap calls for; drivers before 565 print gpu_reset_status, no recovery action.
 ALARMS = {
     "ecc_errors/unrepairable_memory": ("remap_failed", 1),
     "gpu_reset_status/drain_and_reset_recommended": ("recovery_action", 4),
 }
-_POWER, _OLD_POWER, _FABRIC = "gpu_power_readings", "power_readings", "fabric/health"
+# How the text of an element is read, by what nvidia_smi_fields.json says of it; else that is a table of words, or the name of one.
+CONVERTERS: Mapping[str, Convert] = {
+    "text": _name, "count": _number(), "MiB": _MIB, "%": _number(" %"), "x": _number("x"), "bank(s)": _number(" bank(s)"),
+    "C": _number(" C", "-?"), "W": _watts,
+}  # fmt: skip
+_TABLE = json.loads(table_bytes(Path(__file__).with_name("nvidia_smi_fields.json")))
+
+
+def _converter(how: str | Mapping[str, int]) -> Convert:
+    if isinstance(how, str) and how in CONVERTERS:
+        return CONVERTERS[how]
+    return _word_table(**(_TABLE["words"][how] if isinstance(how, str) else how))
+
+
 # Field -> where it is, newest format first; the first place that holds a figure counts.
-FIELDS: dict[str, tuple[tuple[str, Convert], ...]] = {
-    "uuid": (("uuid", _name),),
-    "serial": (("serial", _name),),
-    "model": (("product_name", _name),),
-    "vbios": (("vbios_version", _name),),
-    "memory_total_mib": (("fb_memory_usage/total", _MIB),),
-    "memory_used_mib": (("fb_memory_usage/used", _MIB),),
-    "memory_reserved_mib": (("fb_memory_usage/reserved", _MIB),),
-    "utilisation_percent": (("utilization/gpu_util", _PERCENT),),
-    "temperature_c": (("temperature/gpu_temp", _CELSIUS),),
-    "margin_c": (("temperature/gpu_temp_tlimit", _CELSIUS),),
-    "limit_c": (("temperature/gpu_temp_max_gpu_threshold", _CELSIUS),),
-    "memory_temperature_c": (("temperature/memory_temp", _CELSIUS),),
-    "draw_w": (
-        (f"{_POWER}/instant_power_draw", _watts),
-        (f"{_POWER}/average_power_draw", _watts),
-        (f"{_POWER}/power_draw", _watts),
-        (f"{_OLD_POWER}/power_draw", _watts),
-    ),
-    "limit_w": ((f"{_POWER}/current_power_limit", _watts), (f"{_OLD_POWER}/enforced_power_limit", _watts)),
-    "default_limit_w": (
-        (f"{_POWER}/default_power_limit", _watts),
-        (f"{_OLD_POWER}/default_power_limit", _watts),
-    ),
-    "pcie_width": (("pci/pci_gpu_link_info/link_widths/current_link_width", _LANES),),
-    "ecc_current": (("ecc_mode/current_ecc", _ON),),
-    "ecc_pending": (("ecc_mode/pending_ecc", _ON),),
-    **_ecc(),
-    "sram_threshold_exceeded": (("ecc_errors/aggregate/sram_threshold_exceeded", _YES),),
-    "channel_repair_pending": (("ecc_errors/channel_repair_pending", _YES),),
-    "tpc_repair_pending": (("ecc_errors/tpc_repair_pending", _YES),),
-    "remapped_corrected": (("remapped_rows/remapped_row_corr", _count),),
-    "remapped_uncorrected": (("remapped_rows/remapped_row_unc", _count),),
-    "remap_pending": (("remapped_rows/remapped_row_pending", _YES),),
-    "remap_failed": (("remapped_rows/remapped_row_failure", _YES),),
-    **{
-        f"banks_{name}": ((f"remapped_rows/row_remapper_histogram/row_remapper_histogram_{name}", _BANKS),)
-        for name in ("max", "high", "partial", "low", "none")
-    },
-    "retired_single_bit": (("retired_pages/multiple_single_bit_retirement/retired_count", _count),),
-    "retired_double_bit": (("retired_pages/double_bit_retirement/retired_count", _count),),
-    "retire_pending": (("retired_pages/pending_retirement", _YES),),
-    "persistence": (("persistence_mode", _ON),),
-    "mig_current": (("mig_mode/current_mig", _ON),),
-    "mig_pending": (("mig_mode/pending_mig", _ON),),
-    "compute_mode": (("compute_mode", _word_table(default=0, prohibited=2, exclusive_process=3)),),
-    "recovery_action": (("gpu_recovery_action", _RECOVERY), ("gpu_reset_status/reset_required", _YES)),
-    "fabric_state": (("fabric/state", _word_table(not_started=1, in_progress=2, completed=3)),),
-    "fabric_status": (("fabric/status", _word_table(success=0)),),
-    "fabric_summary": ((f"{_FABRIC}/summary", _word_table(healthy=1, unhealthy=2, limited_capacity=3)),),
-    "degraded_bandwidth": ((f"{_FABRIC}/bandwidth", _word_table(degraded=1, true=1, full=0, false=0)),),
-    **{
-        name: ((f"{_FABRIC}/{element}", _word_table(true=1, false=0)),)
-        for name, element in {
-            "route_recovery": "route_recovery_in_progress",
-            "route_unhealthy": "route_unhealthy",
-            "access_timeout": "access_timeout_recovery",
-        }.items()
-    },
-    "misconfiguration": ((f"{_FABRIC}/incorrect_configuration", _word_table(none=0, false=0)),),
-    "partition_missing": ((f"{_FABRIC}/partition_assigned", _word_table(true=0, false=1)),),
-    "manager_disconnected": ((f"{_FABRIC}/gfm_state", _word_table(connected=0, disconnected=1)),),
-    **{
-        f"reason_{name}": (
-            (f"clocks_event_reasons/clocks_event_reason_{element}", _ACTIVE),
-            (f"clocks_throttle_reasons/clocks_throttle_reason_{element}", _ACTIVE),
-        )
-        for name, element in {
-            "hw_slowdown": "hw_slowdown",
-            "sw_thermal": "sw_thermal_slowdown",
-            "hw_thermal": "hw_thermal_slowdown",
-            "hw_power_brake": "hw_power_brake_slowdown",
-        }.items()
-    },
+FIELDS: Mapping[str, Sequence[tuple[str, Convert]]] = {
+    name: [(path, _converter(how)) for path, how in places] for name, places in _TABLE["fields"].items()
 }
