@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.fakes.sagemaker import repairs
 from tests.fakes.sagemaker.errors import ApiError
 from tests.fakes.sagemaker.job import Job
 
@@ -53,13 +52,26 @@ def _running(front: Front) -> Any:
     return [host.process.pid for host in hosts if host.process and host.code is None]
 
 
+def _repair(front: Front, job: str, index: int) -> str:
+    """Replace one machine of the job's pool; its id afterwards. The pool stays as it is for everybody who looks.
+
+    "Warm pools": one with a faulty instance "enters repair mode to reboot or replace" it and can be used again, so that ReusedByJob
+    proves no machine. Raises KeyError where the job has no pool that is Available.
+    """
+    pool = front.plane.pools.of(front.plane.find(job))
+    if pool is None:
+        raise KeyError(f"{job} has no pool that is Available")
+    pool.machines[index] = front.plane.fleet.replace(pool.machines[index])
+    return pool.machines[index].id
+
+
 VERBS: dict[str, Callable[..., Any]] = {
     "dial": _dial,
     "machines": lambda front: [vars(machine) for machine in front.plane.fleet.machines],
     "jobs": lambda front: {name: _seen(job) for name, job in front.plane.jobs.items()},
     "hosts": _hosts,
     "running": _running,
-    "repair": lambda front, job, index: repairs.in_pool(front.plane, front.plane.find(job), index),
+    "repair": _repair,
 }
 
 

@@ -1,4 +1,8 @@
-"""The HTTP server that AWS_ENDPOINT_URL names: SageMaker's training operations are answered here, the rest goes to moto."""
+"""The HTTP server that AWS_ENDPOINT_URL names: SageMaker's training operations are answered here, the rest goes to moto.
+
+Two answers that moto has not are here as well. Service Quotas API reference, ListServiceQuotas: enough of each type that the account
+has. IAM API reference, SimulatePrincipalPolicy (its protocol is a form): everything is allowed.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ import datetime
 import http.client
 import json
 import re
+import zlib
 from http.server import ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
 
-from tests.fakes.sagemaker import control, faults, permissions, quotas
+from tests.fakes.sagemaker import control, faults
 from tests.fakes.sagemaker.errors import ApiError
 from tests.fakes.sagemaker.faults import Broken, Faults
 from tests.fakes.sagemaker.plane import OPERATIONS, Plane
@@ -20,6 +27,10 @@ JSON = {
     "Content-Type": "application/x-amz-json-1.1",
     "x-amzn-RequestId": "00000000-0000-4000-8000-000000000000",
 }
+QUOTAS = [("ServiceQuotasV20190624", name) for name in ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")]
+# "Amazon SageMaker AI endpoints and quotas", AWS General Reference: the defaults of one job.
+# AWS gives a new account 20 instances per job; this one has asked for more.
+ONE_JOB = {"Maximum number of instances per training job": 64, "Longest run time for a training job": 432_000}
 
 
 class Front(ThreadingHTTPServer):
@@ -51,13 +62,13 @@ class Handler(QuietHandler):
             return
         if service == "SageMaker" and operation in OPERATIONS:
             self._operate(operation, body)
-        elif quotas.knows(service, operation, body):
-            plane = self.server.plane
-            answer = quotas.answer({machine.type for machine in plane.fleet.machines})
-            self._answer(200, json.dumps(answer).encode(), JSON)
-        elif permissions.knows(body):
-            said = permissions.answer(body)
-            self._answer(200, said, {"Content-Type": "text/xml"})
+        elif (service, operation) in QUOTAS and json.loads(body or b"{}").get("ServiceCode") == "sagemaker":
+            kinds = {machine.type for machine in self.server.plane.fleet.machines}
+            names = {f"{kind} for training warm pool usage": 100 for kind in kinds} | ONE_JOB
+            rows = [_quota(name, limit) for name, limit in sorted(names.items())]
+            self._answer(200, json.dumps({"Quotas": rows}).encode(), JSON)
+        elif b"Action=SimulatePrincipalPolicy" in body.split(b"&"):
+            self._answer(200, _allowed(body), {"Content-Type": "text/xml"})
         else:
             self._pass(path, body)
 
@@ -134,3 +145,22 @@ class Handler(QuietHandler):
             super().handle()
         except (ConnectionError, TimeoutError):
             self.close_connection = True
+
+
+def _quota(name: str, limit: int) -> dict[str, Any]:
+    """AWS gives each name a code, without a rule: this one is made up."""
+    code = f"L-{zlib.crc32(name.encode()):08X}"
+    return {"ServiceCode": "sagemaker", "QuotaName": name, "QuotaCode": code, "Value": float(limit)}
+
+
+def _allowed(body: bytes) -> bytes:
+    """One decision for every action."""
+    given = parse_qs(body.decode())
+    actions = [values[0] for key, values in given.items() if key.startswith("ActionNames.member.")]
+    entry = "<member><EvalActionName>{}</EvalActionName><EvalDecision>allowed</EvalDecision></member>"
+    results = "".join(entry.format(escape(action)) for action in actions)
+    return (
+        '<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/"><SimulatePrincipalPolicyResult>'
+        f"<IsTruncated>false</IsTruncated><EvaluationResults>{results}</EvaluationResults></SimulatePrincipalPolicyResult>"
+        "<ResponseMetadata><RequestId>0</RequestId></ResponseMetadata></SimulatePrincipalPolicyResponse>"
+    ).encode()

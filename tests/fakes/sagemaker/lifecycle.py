@@ -1,6 +1,7 @@
 """A job from Starting to its end: one thread, one method a stage.
 
 API reference, SecondaryStatusTransition: the statuses and their messages ("subject to change": nobody may branch on them).
+"Cluster repair" (Amazon SageMaker AI, "Resume training from a checkpoint"): at most 10 repairs a job, by AWS's own decision.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
-from tests.fakes.sagemaker import capacity, cluster, images, repairs
+from tests.fakes.sagemaker import cluster, images
 from tests.fakes.sagemaker.cluster import Ended
 from tests.fakes.sagemaker.images import Image
 from tests.fakes.sagemaker.job import Job, Pool
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tests.fakes.sagemaker.plane import Plane
 
 REASON_CHARACTERS = 1024  # FailureReason: its maximum length
+RETRYING = "Insufficient capacity error from EC2 while launching instances, retrying!"
+NO_CAPACITY = "InsufficientCapacityError: Unable to provision requested ML compute capacity."
 MESSAGES = {
     "Completed": "Training job completed",
     "Failed": "Training job failed",
@@ -69,14 +72,33 @@ class Lifecycle:
         return None
 
     def _acquire(self) -> bool:
-        job, said = self._job, capacity.acquire(self._plane, self._job)
-        if said == capacity.STOPPED:
-            self._finish("Stopped", said)
-        elif said:
-            self._finish("Failed", "Failed", said)
-        elif job.status == "InProgress":
+        """Machines for the job: a warm pool that matches, else free ones, else Pending until there are some."""
+        job = self._job
+        with self._plane.lock:
+            fails = self._dials.next_capacity_errors > 0
+            self._dials.next_capacity_errors -= fails
+        if fails:
+            job.move("Pending", RETRYING)
+            self._finish("Failed", "Failed", NO_CAPACITY)
+            return False
+        while not self._take():
+            if job.secondary != "Pending":
+                job.move("Pending", RETRYING)
+            if job.pause(0.05):
+                self._finish("Stopped", "Stopped")
+                return False
+        if job.status == "InProgress":
             job.move("Starting", "Preparing the instances for training")
-        return not said
+        return True
+
+    def _take(self) -> bool:
+        job, plane = self._job, self._plane
+        with plane.lock:
+            job.machines = plane.pools.claim(job) or plane.fleet.take(job.type, job.count, job.name)
+            if job.machines and job.keep_alive_s:
+                # "Considerations": no pool with Spot.
+                job.pool = Pool.TERMINATED if job.request.get("EnableManagedSpotTraining") else Pool.IN_USE
+            return bool(job.machines)
 
     def _live(self, image: Image) -> Ended:
         """Download, run, end. Raises DataError."""
@@ -100,11 +122,21 @@ class Lifecycle:
 
     def _another_life(self, ended: Ended) -> bool:
         """Whether the containers start again in this job; else it is finished."""
-        if ended.why == "Failed" and repairs.after_failure(self._plane, self._job, ended):
+        if ended.why == "Failed" and self._repaired(ended):
             return True
         self._upload()
         self._conclude(ended)
         return False
+
+    def _repaired(self, ended: Ended) -> bool:
+        job, plane = self._job, self._plane
+        with plane.lock:
+            if self._dials.repair == "off" or job.repairs >= self._dials.repairs_most or ended.first is None:
+                return False
+            job.repairs += 1
+            job.machines = [plane.fleet.replace(m) if m is ended.first.machine else m for m in job.machines]
+        job.move("Restarting", "Repairing training cluster due to hardware failure")
+        return True
 
     def _upload(self) -> None:
         self._move("Uploading", "Uploading generated training model")
