@@ -6,8 +6,9 @@ import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler
 from typing import TypeVar
 
@@ -34,6 +35,15 @@ class QuietHandler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(data)
+
+    def passed_on(
+        self, behind: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        """What another server, "host:port", answers to this request."""
+        with closing(HTTPConnection(behind, timeout=60)) as connection:
+            connection.request(self.command, self.path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
 
     def reset(self) -> None:
         """Close the connection with a reset, instead of an answer."""

@@ -7,7 +7,6 @@ has. IAM API reference, SimulatePrincipalPolicy (its protocol is a form): everyt
 from __future__ import annotations
 
 import datetime
-import http.client
 import json
 import re
 import zlib
@@ -91,24 +90,16 @@ class Handler(QuietHandler):
             status, said = faults.error(broken.code)
             self._answer(status, said, {"Content-Type": "application/xml"})
             return
-        status, headers, data = self._behind(body)
-        self._answer(status, data, headers)
+        kept = {k: v for k, v in self.headers.items() if k.lower() not in HOPS}
+        kept |= {"Content-Length": str(len(body))}
+        status, headers, data = self.passed_on(self.server.behind, body, kept)
+        self._answer(status, data, dict(headers))
 
     def _broken(self, path: str) -> Broken | None:
         """Only objects suffer: requests that are signed for S3 and name a key."""
         key = path.partition("/")[2].partition("/")[2]
         signed = re.search(r"/s3/aws4_request", self.headers.get("Authorization", ""))
         return self.server.faults.of_object(self.command, key) if signed and key else None
-
-    def _behind(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection(self.server.behind, timeout=60)
-        kept = {k: v for k, v in self.headers.items() if k.lower() not in HOPS}
-        try:
-            connection.request(self.command, self.path, body, kept | {"Content-Length": str(len(body))})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
-        finally:
-            connection.close()
 
     def _answer(self, status: int, data: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)

@@ -42,30 +42,25 @@ class Moments:
             self.happen()
 
 
+def _moments(change: Callable[..., Any]) -> Callable[..., Any]:
+    """The same change, with a moment before and one after it."""
+
+    def made(store: MortalStore, *given: object) -> Any:
+        store.moment()
+        done = change(store, *given)
+        store.moment()
+        return done
+
+    return made
+
+
 class MortalStore(FolderStore):
     """A folder whose changes are moments."""
 
     moment: Moments
-
-    def put(self, key: str, data: bytes) -> None:
-        """Before and after."""
-        self.moment()
-        super().put(key, data)
-        self.moment()
-
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Before and after."""
-        self.moment()
-        done = super().put_if_absent(key, data)
-        self.moment()
-        return done
-
-    def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
-        """Before and after."""
-        self.moment()
-        done = super().replace_if(key, old, new)
-        self.moment()
-        return done
+    put = _moments(FolderStore.put)
+    put_if_absent = _moments(FolderStore.put_if_absent)
+    replace_if = _moments(FolderStore.replace_if)
 
 
 class FileEngine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
+import os
 import socket
 import threading
 import urllib.request
@@ -29,6 +29,13 @@ def environment(endpoint: str) -> dict[str, str]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+
+
+@contextlib.contextmanager
+def named(endpoint: str) -> Iterator[None]:
+    """This process's environment names it."""
+    with mock.patch.dict(os.environ, environment(endpoint)):
+        yield
 
 
 @contextlib.contextmanager
@@ -98,7 +105,9 @@ class _Passer(QuietHandler):
         self.server.seen.append(f"{self.command} {fault}")
         if fault in ("slow", "denied"):
             return self._answer(503 if fault == "slow" else 403, SLOW_DOWN if fault == "slow" else DENIED)
-        status, headers, data = self._behind(body, blind=fault == "blind")
+        left_out = ("expect", "if-match", "if-none-match") if fault == "blind" else ("expect",)
+        kept = {k: v for k, v in self.headers.items() if k.lower() not in left_out}
+        status, headers, data = self.passed_on(self.server.behind, body, kept)
         if fault == "lost":
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -106,17 +115,6 @@ class _Passer(QuietHandler):
         return self._answer(status, data, headers, cut=fault == "cut")
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _pass
-
-    def _behind(self, body: bytes, blind: bool) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.server.behind, timeout=60)
-        left_out = ("expect", "if-match", "if-none-match") if blind else ("expect",)
-        kept = {k: v for k, v in self.headers.items() if k.lower() not in left_out}
-        try:
-            connection.request(self.command, self.path, body, kept)
-            answer = connection.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
-        finally:
-            connection.close()
 
     def _answer(
         self, status: int, data: bytes, headers: list[tuple[str, str]] | None = None, cut: bool = False

@@ -15,15 +15,13 @@ from tasks.store.base import BadAddress, StoreError, StoreMissing, StoreUnreacha
 from tasks.store.open import absolute, open_store
 from tasks.store.s3 import S3Store
 from tests.fakes.serving import serving
-from tests.tasks.store.servers import BUCKET, SECRET, Flaky, environment, moto
+from tests.tasks.store.servers import BUCKET, SECRET, Flaky, moto, named
 
 
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[Flaky]:
     """A proxy before an S3 with one bucket; this process's environment names the proxy."""
-    with moto() as behind, serving(Flaky(behind)) as made, pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(made.url).items():
-            patch.setenv(name, value)
+    with moto() as behind, serving(Flaky(behind)) as made, named(made.url):
         boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
         yield made
 

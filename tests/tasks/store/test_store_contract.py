@@ -13,15 +13,13 @@ import pytest
 
 from tasks.store.base import BadKey, Store
 from tasks.store.open import open_store
-from tests.tasks.store.servers import BUCKET, environment, moto
+from tests.tasks.store.servers import BUCKET, moto, named
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """An S3 with one bucket; this process's environment names it."""
-    with moto() as url, pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(url).items():
-            patch.setenv(name, value)
+    with moto() as url, named(url):
         boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
         yield url
 

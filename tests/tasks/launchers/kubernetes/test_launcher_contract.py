@@ -16,7 +16,7 @@ from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.kubernetes.options import KubernetesOptions
 from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
 from tests.tasks.launchers.contract import CONTRACT, WAIT, Bench, every_node_runs_and_reports, name_of, until
-from tests.tasks.store.servers import BUCKET, environment, moto
+from tests.tasks.store.servers import BUCKET, environment, moto, named
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +67,13 @@ def test_indexed_job_with_code_in_a_configmap_reports_to_a_volume(launchers: Cal
     every_node_runs_and_reports(launchers(reports="volume", workload="indexed", code="configmap"))
 
 
-def test_reports_come_through_s3(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_come_through_s3(cluster: Cluster, tmp_path: Path) -> None:
     """The pods copy what they write to a bucket (moto over HTTP), with credentials of their own; their logs carry no files.
 
     While the bucket is not there the job's state is known all the same, and its end is not reported before its reports are.
     """
     before = set(cluster.server.logs)
-    with moto() as url:
-        for name, value in environment(url).items():
-            monkeypatch.setenv(name, value)
+    with moto() as url, named(url):
         rows = [{"name": name, "value": value} for name, value in environment(url).items()]
         template = tmp_path / "pod.yaml"
         template.write_text(json.dumps({"spec": {"containers": [{"name": "prelaunch", "env": rows}]}}))

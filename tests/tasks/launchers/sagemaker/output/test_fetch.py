@@ -24,7 +24,7 @@ from tasks.store.aws import AwsTimeouts
 from tests.fakes.serving import serving
 from tests.tasks.launchers.sagemaker.left import A, Account, B, files_in, packed, record, report, told
 from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, BEGAN, JOB, REGION, described
-from tests.tasks.store.servers import Flaky, environment, moto
+from tests.tasks.store.servers import Flaky, moto, named
 
 ARCHIVE = f"output/{JOB}/output"
 RESTARTED = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
@@ -35,9 +35,7 @@ NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def clients() -> Iterator[tuple[Clients, Flaky]]:
     """One moto for all of them, behind a proxy."""
-    with moto() as url, serving(Flaky(url)) as proxy, pytest.MonkeyPatch.context() as patch:
-        for key, value in environment(proxy.url).items():
-            patch.setenv(key, value)
+    with moto() as url, serving(Flaky(url)) as proxy, named(proxy.url):
         yield Clients(REGION, AwsTimeouts(deadline_s=0.7, pause_s=0.001, longest_pause_s=0.01)), proxy
 
 

@@ -37,9 +37,7 @@ OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.U
 @pytest.fixture(scope="module")
 def account() -> Iterator[Account]:
     """One account for all: no test takes away what another needs."""
-    with pytest.MonkeyPatch.context() as patch, servers.moto() as url:
-        for key, value in servers.environment(url).items():
-            patch.setenv(key, value)
+    with servers.moto() as url, servers.named(url):
         yield furnished(clients())
 
 
@@ -138,13 +136,14 @@ def test_a_subnet_that_is_too_small(account: Account) -> None:
     assert [OK, WRONG, OK, WRONG] == found
 
 
-def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_aws_that_takes_calls_and_says_nothing() -> None:
     """All looks end together at the deadline, and none of them says ok; no secret is shown."""
     quick = tuple(dataclasses.replace(probe, within_s=1.0) for probe in PROBES)
     chosen = options()
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        for key, value in servers.environment(f"http://127.0.0.1:{silent.getsockname()[1]}").items():
-            monkeypatch.setenv(key, value)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        servers.named(f"http://127.0.0.1:{silent.getsockname()[1]}"),
+    ):
         lines = run_probes(quick, requirements_of(plans(chosen), chosen), clients())
 
     assert {UNSEEN} == {line.result for line in lines}
