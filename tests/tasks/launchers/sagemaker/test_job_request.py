@@ -28,15 +28,6 @@ CHANNEL = "/opt/ml/input/data/prelaunch"
 ROOT = "s3://bucket/gates"
 
 
-def test_only_the_jobs_of_a_pool_keep_machines() -> None:
-    """The training for a minute: the pool's cache folder, which holds the proof, is there for jobs that keep machines."""
-    cases = [(CHECK, options(keep_alive_s=1800)), (TRAIN, options(keep_alive_s=1800))]
-    cases += [(CHECK, options(placement=Placement.NONE)), (GATED, in_job())]
-    resources = [body_of(job, made)["ResourceConfig"] for job, made in cases]
-
-    assert [row.get("KeepAlivePeriodInSeconds") for row in resources] == [1800, 60, None, None]
-
-
 def test_check_and_training_are_one_pool() -> None:
     """All that SageMaker finds a warm pool by is equal, whatever the training asks for besides."""
     vpc = {"subnets": ("subnet-b", "subnet-a"), "security_group_ids": ("sg-1",)}
@@ -45,40 +36,6 @@ def test_check_and_training_are_one_pool() -> None:
     request = {"Environment": {"A": "1"}, "HyperParameters": {"lr": "1e-3"}, **output}
 
     assert key(body_of(CHECK, made)) == key(body_of(replace(TRAIN, request=request), made))
-
-
-def test_the_training_confirms_that_it_got_the_pool() -> None:
-    """The pass, by set; then the command."""
-    job = replace(TRAIN, observe=True, training=("train", "{out}", "{job}", "{node_rank}"))
-
-    assert told(body_of(job)) == [
-        "gate", "--bundle", f"{CHANNEL}/bundle.json", "--upload", f"{ROOT}/{job.name}/reports",
-        "--confirm", f"{CHANNEL}/pass.json", "--pooled", "--observe",
-        "--", "train", "/opt/ml/output/data", CHANNEL, "{node_rank}",
-    ]  # fmt: skip
-
-
-def test_nodes_in_a_job_hold_for_an_answer() -> None:
-    """Where the policy asks, they are told how long, and where the answer will be."""
-    job = replace(GATED, ask_s=1800.0, training=("train",))
-
-    assert told(body_of(job, in_job()))[-6:] == [
-        "--ask-s", "1800", "--answers", f"{ROOT}/{job.name}/answers", "--", "train",
-    ]  # fmt: skip
-
-
-def test_other_placements_confirm_by_name() -> None:
-    """There is no pool whose token could be shown."""
-    assert "--pooled" not in told(body_of(TRAIN, options(placement=Placement.NONE)))
-
-
-def test_a_command_runs_on_every_host_as_it_stands() -> None:
-    """Work COMMAND is the agent's exec."""
-    job = replace(CHECK, work=Work.COMMAND, command=("{python}", "-c", "print()", "{out}"))
-
-    assert told(body_of(job)) == [
-        "exec", "--upload", f"{ROOT}/{job.name}/reports", "--", "{python}", "-c", "print()", "{out}",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -177,28 +134,6 @@ def test_no_answer_reaches_an_isolated_node() -> None:
         make_plan(replace(GATED, ask_s=60.0), in_job(network_isolation=True))
 
 
-def test_a_request_is_laid_over_the_gates() -> None:
-    """Tables are merged, lists follow each other, and ours stay."""
-    source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/c"}}
-    request = {
-        "HyperParameters": {"lr": "1e-3"},
-        "AlgorithmSpecification": {"MetricDefinitions": [{"Name": "loss", "Regex": "loss=(.*)"}]},
-        "InputDataConfig": [{"ChannelName": "code", "DataSource": source}],
-        "OutputDataConfig": {"CompressionType": "NONE"},
-        "Environment": {"WANDB_MODE": "offline", "PRELAUNCH_GRACE_S": "100"},
-        "Tags": [{"Key": "team", "Value": "llm"}],
-        "CheckpointConfig": {"S3Uri": "s3://b/checkpoints"},
-        "SessionChainingConfig": {"EnableSessionTagChaining": True},
-    }
-    body = body_of(replace(GATED, request=request, environment={"A": "1"}), in_job())
-
-    assert [channel["ChannelName"] for channel in body["InputDataConfig"]] == ["code", "prelaunch"]
-    assert body["OutputDataConfig"] == {"S3OutputPath": f"{ROOT}/output", "CompressionType": "NONE"}
-    assert body["Environment"] == {"A": "1", "WANDB_MODE": "offline", "PRELAUNCH_GRACE_S": "100"}
-    assert [tag["Key"] for tag in body["Tags"]] == ["team", "prelaunch:gate", "prelaunch:cluster"]
-    assert body["AlgorithmSpecification"]["MetricDefinitions"] and told(body)[0] == "gate"
-
-
 def test_a_request_is_the_trainings_alone() -> None:
     """The health check does not read the training's data."""
     assert "HyperParameters" not in body_of(replace(CHECK, request={"HyperParameters": {"lr": "1"}}))
@@ -260,6 +195,17 @@ KEY = "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-1234567890
 RACK = {"placement": Placement.PINNED, "ultraservers": ("us-0123456789abcdef0=18",)}
 VPC = {"subnets": ("subnet-0123456789abcdef0",), "security_group_ids": ("sg-0123456789abcdef0",)}
 SMALL = {"instance_type": "m5.large", "ranks_per_node": 2}
+# Tables are merged, lists follow each other, and what is the gate's stays.
+LAID_OVER = {
+    "HyperParameters": {"lr": "1e-3"},
+    "AlgorithmSpecification": {"MetricDefinitions": [{"Name": "loss", "Regex": "loss=(.*)"}]},
+    "InputDataConfig": [{"ChannelName": "code", "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/c"}}}],
+    "OutputDataConfig": {"CompressionType": "NONE"},
+    "Environment": {"WANDB_MODE": "offline", "PRELAUNCH_GRACE_S": "100"},
+    "Tags": [{"Key": "team", "Value": "llm"}],
+    "CheckpointConfig": {"S3Uri": "s3://b/checkpoints"},
+    "SessionChainingConfig": {"EnableSessionTagChaining": True},
+}  # fmt: skip
 FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
     "training_plan": (GATED, in_job(training_plan_arn=PLAN, max_pending_minutes=2880, **VPC)),
     "ultraserver": (
@@ -268,6 +214,18 @@ FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
     ),
     "spot": (GATED, in_job(spot=True, spot_wait_minutes=120, retries=3)),
     "network_isolation": (GATED, in_job(network_isolation=True, **VPC)),
+    # The pass is proven by the pool; the command's folders are filled in, what a node fills in stays.
+    "observed_pool": (
+        replace(TRAIN, observe=True, training=("train", "{out}", "{job}", "{node_rank}")),
+        options(keep_alive_s=1800),
+    ),
+    "holds_for_an_answer": (replace(GATED, ask_s=1800.0, training=("train",)), in_job()),
+    "command": (
+        replace(CHECK, work=Work.COMMAND, command=("{python}", "-c", "print()", "{out}")),
+        options(placement=Placement.NONE),
+    ),
+    "confirms_by_name": (TRAIN, options(placement=Placement.NONE)),
+    "request": (replace(GATED, request=LAID_OVER, environment={"A": "1"}), in_job()),
     "encryption": (GATED, in_job(encrypt_traffic=True, **VPC)),
     "kms": (replace(GATED, **SMALL), in_job(volume_kms_key=KEY, output_kms_key=KEY, infra_check=False)),  # type: ignore[arg-type]
 }
