@@ -6,6 +6,7 @@ What the shipped gate files submit is as it stands in tests/golden/slurm. UPDATE
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobSpec, LaunchRejected, NodePlacement, Plan, Work
 from tasks.launchers.registry import launcher_for
 from tasks.launchers.slurm import batch_script
-from tasks.launchers.slurm.batch_script import agent_words, make_plan
+from tasks.launchers.slurm.batch_script import make_plan
 from tasks.launchers.slurm.launcher import SlurmLauncher, sbatch_lines
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.linters import finds_nothing
@@ -53,36 +54,6 @@ def plan(job: JobSpec = JOB, options: SlurmOptions | None = None, lines: tuple[s
     return make_plan(job, ROOT, options or SlurmOptions(), lines)
 
 
-def directives(text: str) -> list[str]:
-    """The options of sbatch in a script."""
-    return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
-
-
-def test_every_option_is_a_line() -> None:
-    """As the gate file says it; the site's own lines are the last, so that sbatch takes theirs."""
-    options = SlurmOptions(
-        partition="p5", account="lab", qos="high", reservation="maint", constraint="a&b", exclude="n[1-2]",
-        gres="gpu:h100:8", gpus_per_node=8, exclusive=False, requeue=False,
-    )  # fmt: skip
-    found = directives(script(options=options, lines=("--switches=1",)))
-
-    assert {
-        "--partition=p5", "--account=lab", "--qos=high", "--reservation=maint", "--constraint=a&b",
-        "--exclude=n[1-2]", "--gres=gpu:h100:8", "--gpus-per-node=8", "--no-requeue",
-    } <= set(found)  # fmt: skip
-    assert found[-1] == "--switches=1"
-    assert not {"--exclusive", "--mem=0"} & set(found)
-
-
-@pytest.mark.parametrize(("work", "named"), [(Work.CONFIRM, True), (Work.CHECK, False)])
-def test_pinned_training_asks_for_the_nodes_that_passed(work: Work, named: bool) -> None:
-    """By their names, which are Slurm's own."""
-    found = directives(script(replace(JOB, work=work), SlurmOptions(NodePlacement.PINNED)))
-
-    assert ("--nodelist=n3,n7" in found) is named
-    assert ("--no-requeue" in found) is named
-
-
 def test_a_pass_that_cannot_be_read_starts_no_training() -> None:
     """Without names any node would do."""
     broken = replace(JOB, work=Work.CONFIRM, files={**JOB.files, "pass.json": b"{"})
@@ -100,39 +71,8 @@ def test_no_variable_is_in_the_script() -> None:
     )
 
 
-def test_the_agents_arguments() -> None:
-    """The verb follows from the work; folders are filled in, words stay what they are."""
-    folder = Path("/shared/jobs/x")
-    waits = replace(JOB, ask_s=90.0, observe=True)
-
-    assert agent_words(waits, folder) == (
-        "gate", "--bundle", "/shared/jobs/x/in/bundle.json", "--observe", "--ask-s", "90", "--",
-        "{python}", "train.py", "--out", "/shared/jobs/x/out", "a 'b' $(c)",
-    )  # fmt: skip
-    assert agent_words(replace(JOB, work=Work.CHECK), folder)[0] == "check"
-    assert "--confirm" in agent_words(replace(JOB, work=Work.CONFIRM), folder)
-    assert agent_words(replace(JOB, work=Work.COMMAND), folder)[:3] == ("exec", "--", "{python}")
-
-
-def test_containers_see_the_jobs_folder() -> None:
-    """Pyxis mounts nothing by itself; the training's own image comes first."""
-    options = SlurmOptions(
-        container_image="nvcr.io#nvidia/pytorch:25.01", container_mounts=("/data:/data",), container_env=("NCCL_DEBUG",)
-    )  # fmt: skip
-    job = "/shared/prelaunch/jobs/gate-1-train-1"
-    found = script(options=options)
-
-    assert f"--container-mounts={job}:{job},/data:/data" in found
-    assert "--container-image=nvcr.io#nvidia/pytorch:25.01" in found and "--container-env=NCCL_DEBUG" in found
-    assert "--container-image=mine" in script(replace(JOB, image="mine"), options)
-
-
-def test_auto_resume_is_sruns_and_the_trainings_alone() -> None:
-    """HyperPod: --auto-resume is an option of srun, not of sbatch. HyperPod and the gate do not both start a refused job again."""
-    made = script(options=SlurmOptions(auto_resume=True))
-
-    assert "srun_options=(--auto-resume=1)" in made and "join_s=1800" in made
-    assert not {"--auto-resume=1", "--requeue", "--no-requeue"} & set(directives(made))
+def test_auto_resume_is_the_trainings_alone() -> None:
+    """HyperPod and the gate do not both start a refused job again."""
     with pytest.raises(LaunchRejected, match="in_job"):
         SlurmOptions(NodePlacement.PINNED, auto_resume=True)
     with pytest.raises(LaunchRejected, match="Set one of them"):
@@ -226,39 +166,11 @@ def test_an_array_without_elements_ends_no_script() -> None:
     assert 2 == batch_script._body().count(f"{name}[@]")
 
 
-@pytest.mark.parametrize(
-    ("option", "line"), [("", "--exclude=n1,gpu-2.x"), ("n[4-5]", "--exclude=n[4-5],n1,gpu-2.x")]
-)
-def test_a_job_does_not_get_the_nodes_that_failed(option: str, line: str) -> None:
-    """Beside those that the gate file excludes."""
-    job = replace(JOB, exclude=("n1", "gpu-2.x"))
-
-    found = directives(script(job, SlurmOptions(exclude=option)))
-    assert [line] == [word for word in found if "exclude" in word]
-
-
 @pytest.mark.parametrize("name", ["n1 --partition=other", "n1\n#SBATCH --uid=0", "", "-n"])
 def test_a_name_that_is_no_nodes_is_put_on_no_line(name: str) -> None:
     """It came from a node's own report."""
     with pytest.raises(LaunchRejected, match="cannot be the name of a node"):
         plan(replace(JOB, exclude=(name,)))
-
-
-@pytest.mark.parametrize(
-    ("work", "options", "grace_s"),
-    [
-        (Work.CHECK, SlurmOptions(), 0),
-        (Work.COMMAND, SlurmOptions(), 0),
-        (Work.GATE, SlurmOptions(requeue=False), 30),
-        (Work.GATE, SlurmOptions(), 630),
-        (Work.GATE, SlurmOptions(auto_resume=True), 0),
-    ],
-)
-def test_a_node_that_fails_ends_a_training_alone_and_no_job_that_slurm_may_start_again(
-    work: Work, options: SlurmOptions, grace_s: int
-) -> None:
-    """The peers of a node that is lost fail before Slurm knows of it, and starts the job again."""
-    assert f"\nfailed_grace_s={grace_s}\n" in script(replace(JOB, work=work), options)
 
 
 SCRIPTS = GOLDEN / "slurm"
@@ -280,6 +192,40 @@ def test_the_batch_scripts_are_golden(path: Path, tmp_path: Path, monkeypatch: p
     assert heads == golden_text(SCRIPTS / f"{path.stem}.sbatch", heads)
 
 
-def test_every_golden_script_is_of_a_shipped_gate_file() -> None:
+PINNED, EXCLUDED = SlurmOptions(NodePlacement.PINNED), replace(JOB, exclude=("n1", "gpu-2.x"))
+# Pyxis mounts nothing by itself; the training's own image comes first.
+IN_CONTAINER = SlurmOptions(
+    container_image="nvcr.io#nvidia/pytorch:25.01", container_mounts=("/data:/data",), container_env=("NCCL_DEBUG",)
+)  # fmt: skip
+ALL = SlurmOptions(
+    partition="p5", account="lab", qos="high", reservation="maint", constraint="a&b", exclude="n[1-2]",
+    gres="gpu:h100:8", gpus_per_node=8, exclusive=False, requeue=False,
+)  # fmt: skip
+FEATURES: Mapping[str, tuple[JobSpec, SlurmOptions]] = {
+    "every_option": (JOB, ALL),
+    "confirms_pinned": (replace(JOB, work=Work.CONFIRM), PINNED),
+    "checks_pinned": (replace(JOB, work=Work.CHECK), PINNED),
+    "command": (replace(JOB, work=Work.COMMAND), SlurmOptions()),
+    "waits_and_observes": (replace(JOB, ask_s=90.0, observe=True), SlurmOptions()),
+    "container": (JOB, IN_CONTAINER),
+    "image_of_the_training": (replace(JOB, image="mine"), IN_CONTAINER),
+    # An option of srun, and not of sbatch.
+    "auto_resume": (JOB, SlurmOptions(auto_resume=True)),
+    "excludes": (EXCLUDED, SlurmOptions()),
+    "excludes_more": (EXCLUDED, SlurmOptions(exclude="n[4-5]")),
+}
+HEADS = GOLDEN / "slurm_features"
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_the_head_of_a_script_with_a_feature_is_golden(name: str) -> None:
+    """Every option of sbatch, the site's own last; the agent's words; how long the others may run on after a node failed."""
+    head = script(*FEATURES[name], ("--switches=1",)).removesuffix(batch_script._body())
+
+    assert head == golden_text(HEADS / f"{name}.sbatch", head)
+
+
+def test_every_golden_script_is_of_a_shipped_gate_file_or_a_feature() -> None:
     """A file that nobody compares says nothing."""
     assert {path.stem for path in GATES} == {path.stem for path in SCRIPTS.iterdir()}
+    assert set(FEATURES) == {path.stem for path in HEADS.iterdir()}
