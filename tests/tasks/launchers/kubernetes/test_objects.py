@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,48 @@ GATES = gates_of("kubernetes")
 ON_S3 = {"reports": "s3", "prefix": "s3://bucket/p", "region": "us-east-1"}
 RESUMED: dict[str, Any] = {"auto_resume": True, **ON_S3}
 VERSIONS = ("1.25", "1.37")
+CONTAINER: dict[str, Any] = {
+    "name": "anything",
+    "env": [{"name": "SITE", "value": "1"}],
+    "resources": {"limits": {"memory": "1Ti"}, "requests": {"cpu": "4"}},
+    "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"team": "a"}},
+    "spec": {
+        "hostNetwork": True,
+        "nodeSelector": {"kind": "p5"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "containers": [CONTAINER],
+        "volumes": [{"name": "shm", "emptyDir": {}}],
+    },
+}
+# The site's own alternatives of nodes; another user and rights, and another home.
+ZONES = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
+IN_ZONES = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ZONES}}
+ROOT = {"securityContext": {"privileged": True}, "env": [{"name": "HOME", "value": "/root"}]}
+PINNED, TORCH = {"placement": "pinned"}, replace(JOB, training=(*TORCHRUN, "train.py"))
+KINDS: dict[str, Any] = {
+    kind.value: {"workload": kind.value, "gpus_per_node": 8, "efa_per_node": 32, **(RESUMED if kind.value in OPERATORS else {})}
+    for kind in Workload
+}  # fmt: skip
+FEATURES: Mapping[str, tuple[JobSpec, Mapping[str, Any], Mapping[str, Any]]] = {
+    **{kind: (JOB, {}, changes) for kind, changes in KINDS.items()},
+    # Each pod gets the very node that passed, a term for each of the site's alternatives.
+    "pinned": (CONFIRM, {}, PINNED),
+    "pinned_in_zones": (CONFIRM, {"spec": {"affinity": {"nodeAffinity": IN_ZONES}}}, PINNED),
+    # So that a queue can admit a pinned training as a whole: a term per node, and each pod finds out which of them it has.
+    "pinned_indexed": (CONFIRM, {}, {**PINNED, "workload": "indexed", "queue": "gpu"}),
+    "excludes": (replace(JOB, exclude=("worker-9", "worker-8")), {}, {}),
+    # A term per node; its pods tolerate the cordon and our taint.
+    "retest": (replace(JOB, exclude=("worker-9",)), {}, {"only_nodes": "worker-1,worker-0"}),
+    "template": (JOB, TEMPLATE, {"gpus_per_node": 8}),
+    "template_for_root": (JOB, {"spec": {"securityContext": {"runAsUser": 0}, "containers": [ROOT]}}, {}),
+    "priority": (JOB, {}, {"priority_class": "training"}),
+    # torchrun waits 600 s for its store by default, and as long as the pods do where a node may be replaced.
+    "torchrun": (TORCH, {}, {"workload": "pytorchjob"}),
+    "torchrun_resumed": (TORCH, {}, {"workload": "pytorchjob", **RESUMED}),
+}
 
 
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
@@ -44,19 +87,19 @@ def test_the_objects_of_shipped_gate_files_are_the_golden_ones(
     assert text == golden_text(OBJECTS / f"{path.stem}.json", text)
 
 
-@pytest.mark.parametrize("workload", [kind.value for kind in Workload])
-def test_the_objects_of_each_kind_are_the_golden_ones(workload: str) -> None:
+@pytest.mark.parametrize("name", FEATURES)
+def test_the_objects_of_each_kind_and_feature_are_the_golden_ones(name: str) -> None:
     """Also of the kinds that no shipped gate file has. Only plain Jobs ran on a real server."""
-    more = RESUMED if workload in OPERATORS else {}
-    made = [call.body for call in plan(workload=workload, gpus_per_node=8, efa_per_node=32, **more).calls]
-    text = json.dumps(made, indent=1) + "\n"
+    job, template, changes = FEATURES[name]
+    text = json.dumps([call.body for call in plan(job, template, **changes).calls], indent=1) + "\n"
 
-    assert text == golden_text(WORKLOADS / f"{workload}.json", text)
+    assert text == golden_text(WORKLOADS / f"{name}.json", text)
 
 
-def test_every_golden_file_is_of_a_shipped_gate_file() -> None:
+def test_every_golden_file_is_of_a_shipped_gate_file_or_a_feature() -> None:
     """A file that nobody compares says nothing."""
     assert {path.stem for path in GATES} == {path.stem for path in OBJECTS.iterdir()}
+    assert set(FEATURES) == {path.stem for path in WORKLOADS.iterdir()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -95,20 +138,6 @@ def required_nodes(pod: Any) -> Any:
     return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
 
 
-def test_the_training_gets_the_very_nodes_that_passed() -> None:
-    """Each pod its own, also where the site's template has alternatives of its own."""
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
-    template = {"spec": {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}}}
-    for given, alternatives in (({}, 1), (template, 2)):
-        for index, pod in enumerate(pods(plan(CONFIRM, given, placement="pinned"))):
-            found = required_nodes(pod)
-            node = {"key": "metadata.name", "operator": "In", "values": [f"worker-{7 - index}"]}
-
-            assert len(found) == alternatives
-            assert all(term["matchFields"] == [node] for term in found)
-
-
 def test_before_anything_passed_the_plan_has_a_name_that_the_api_takes() -> None:
     """The preflight creates the objects with dryRun, and a real API server refuses capitals in the name of a node."""
     empty = bundles.dump(replace(PASSED, nodes=()))
@@ -116,25 +145,6 @@ def test_before_anything_passed_the_plan_has_a_name_that_the_api_takes() -> None
     (name,) = required_nodes(pods(made)[0])[0]["matchFields"][0]["values"]
 
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
-
-
-def test_a_job_that_must_not_get_a_node_does_not() -> None:
-    """Nodes that failed before, by their names in Kubernetes."""
-    pod = pods(plan(replace(JOB, exclude=("worker-9", "worker-8"))))[0]
-
-    assert [row["values"] for row in required_nodes(pod)[0]["matchFields"]] == [["worker-9"], ["worker-8"]]
-
-
-def test_a_retest_gets_only_its_nodes_though_they_are_held() -> None:
-    """A term per node, and its pods tolerate the cordon and our taint; another job's do not."""
-    pod = pods(plan(replace(JOB, exclude=("worker-9",)), only_nodes="worker-1,worker-0"))[0]
-    fields = [term["matchFields"] for term in required_nodes(pod)]
-    terms = [[(row["operator"], *row["values"]) for row in rows] for rows in fields]
-    tolerated = [row["key"] for row in pod["spec"]["tolerations"]]
-
-    assert terms == [[("NotIn", "worker-9"), ("In", node)] for node in ("worker-1", "worker-0")]
-    assert tolerated == ["prelaunch.dev/unfit", "node.kubernetes.io/unschedulable"]
-    assert "tolerations" not in pods(plan())[0]["spec"]
 
 
 def test_jobs_on_one_host_have_ports_of_their_own() -> None:
@@ -227,19 +237,3 @@ def specs_with_pods(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The replicas of an operator's object."""
     spec = body["spec"]
     return [*spec.get("pytorchReplicaSpecs", {}).values(), *spec.get("replicaSpecs", ())]
-
-
-@pytest.mark.parametrize(("changes", "expected"), [(RESUMED, "--rdzv-conf=timeout=1800"), ({}, "")])
-def test_torchrun_waits_as_long_as_the_pods_do_where_a_node_may_be_replaced(
-    changes: dict[str, Any], expected: str
-) -> None:
-    """It waits 600 s for its store by default. A training without torchrun gets no such word."""
-    behind = (*TORCHRUN, "train.py")
-    for job, given in ((replace(JOB, training=behind), expected), (JOB, "")):
-        (worker,) = specs_with_pods(dict(plan(job, workload="pytorchjob", **changes).calls[-1].body))
-        words = worker["template"]["spec"]["containers"][0]["args"]
-        own = [word for word in words if word.startswith("--rdzv-conf")]
-
-        assert own == ([given] if given else [])
-        assert not given or words[: words.index(given)] == ["gate", "--", *TORCHRUN[:3]]
-        assert words[-1] == job.training[-1].replace("$(", "$$(")

@@ -13,42 +13,11 @@ import pytest
 
 from tasks.launchers.base import LaunchRejected, Plan, Work
 from tasks.launchers.kubernetes.options import PINNABLE, Workload
-from tasks.launchers.kubernetes.pod import IN
 from tasks.launchers.kubernetes.pod_template import checked, read_template, united
-from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, plan, pods, variables
-from tests.tasks.launchers.kubernetes.test_objects import required_nodes, specs_with_pods
+from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, plan
+from tests.tasks.launchers.kubernetes.test_objects import specs_with_pods
 
 SHIPPED = Path(__file__).resolve().parents[4] / "deployments" / "kubernetes" / "pods"
-CONTAINER: dict[str, Any] = {
-    "name": "anything",
-    "env": [{"name": "SITE", "value": "1"}],
-    "resources": {"limits": {"memory": "1Ti"}, "requests": {"cpu": "4"}},
-    "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
-}
-TEMPLATE: dict[str, Any] = {
-    "metadata": {"labels": {"team": "a"}},
-    "spec": {
-        "hostNetwork": True,
-        "nodeSelector": {"kind": "p5"},
-        "imagePullSecrets": [{"name": "pull"}],
-        "containers": [CONTAINER],
-        "volumes": [{"name": "shm", "emptyDir": {}}],
-    },
-}
-
-
-def test_pod_contains_all_of_the_site_template() -> None:
-    """Beside what the gate adds."""
-    pod = pods(plan(JOB, TEMPLATE, gpus_per_node=8))[0]
-    spec, container = pod["spec"], pod["spec"]["containers"][0]
-    limits = {"memory": "1Ti", "nvidia.com/gpu": "8"}
-
-    assert {"team": "a", "prelaunch.dev/job": JOB.name}.items() <= pod["metadata"]["labels"].items()
-    assert (spec["nodeSelector"], spec["imagePullSecrets"]) == ({"kind": "p5"}, [{"name": "pull"}])
-    assert container["resources"] == {"limits": limits, "requests": {"cpu": "4"}}
-    assert variables(pod)["SITE"] == "1"
-    assert [mount["mountPath"] for mount in container["volumeMounts"]].count("/dev/shm") == 1
-    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
 
 
 @pytest.mark.parametrize(
@@ -124,24 +93,8 @@ def test_a_namespace_that_is_restricted_takes_the_pods(workload: str, work: Work
         assert all(row["emptyDir"].get("sizeLimit") for row in spec["volumes"] if "emptyDir" in row)
 
 
-def test_a_site_sets_another_user_and_rights() -> None:
-    """What its template says of the pod and of the container, each as a whole; and its own home."""
-    own = {"runAsUser": 0}
-    container = {"securityContext": {"privileged": True}, "env": [{"name": "HOME", "value": "/root"}]}
-    pod, *_ = pods(plan(JOB, {"spec": {"securityContext": own, "containers": [container]}}))
-
-    assert pod["spec"]["securityContext"] == own
-    assert pod["spec"]["containers"][0]["securityContext"] == {"privileged": True}
-    assert variables(pod)["HOME"] == "/root"
-    assert variables(pods(plan())[0])["HOME"] == "/prelaunch"
-
-
 def test_the_priority_is_the_gate_files() -> None:
-    """None unless it names a class of the cluster; a template that names another contradicts it."""
-    pod, *_ = pods(plan(priority_class="training"))
-
-    assert "training" == pod["spec"]["priorityClassName"]
-    assert "priorityClassName" not in pods(plan())[0]["spec"]
+    """A template that names another contradicts it."""
     with pytest.raises(LaunchRejected, match="priorityClassName"):
         plan(JOB, {"spec": {"priorityClassName": "other"}}, priority_class="training")
 
@@ -164,13 +117,3 @@ def test_every_workload_can_queue(placement: str, workload: Workload) -> None:
 
     assert len(jobs) == (CONFIRM.nodes if workload is Workload.JOBS else 1)
     assert {job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for job in jobs} == {"gpu"}  # type: ignore[index]
-
-
-def test_the_pods_of_one_workload_get_the_nodes_that_passed_in_any_order() -> None:
-    """So that a queue can admit a pinned training as a whole: a term per node, and each pod finds out which of them it has."""
-    (pod,) = pods(plan(CONFIRM, placement="pinned", workload="indexed", queue="gpu"))
-    spec, names = pod["spec"], [term["matchFields"][0]["values"] for term in required_nodes(pod)]
-
-    assert names == [["worker-7"], ["worker-6"]]
-    assert spec["containers"][0]["args"][:4] == ["gate", "--confirm", f"{IN}/pass.json", "--pooled"]
-    assert "podAntiAffinity" in spec["affinity"]
