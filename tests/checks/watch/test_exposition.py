@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
 from checks.judge.open_findings.update import LatestEvidence
-from checks.model import Action, Cause, Level, Observation, Outcome, Value
+from checks.model import Action, Cause, Level, Observation, Outcome
 from checks.watch.exposition import GROWN, MOST_FINDINGS, WatchNumbers, exposition, read
 from checks.watch.families import FAMILIES, NVLINK_RECOVERIES, Source
 from checks.watch.rounds import RoundResult
+from tests.tasks.launchers.golden import GOLDEN, golden_text
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -22,74 +24,51 @@ def an_open(part: str = "GPU 5", level: Level = Level.FAIL, opened_at: float = 1
     return OpenFinding(key, level, action, "had an Xid", "", True, "watch", opened_at, 200.0, 0.0, "b")
 
 
-def a_round(*rows: Observation) -> RoundResult:
-    return RoundResult(1000.0, 1002.5, True, rows, LatestEvidence(1002.5, "watch", "b", [], {}))
-
-
 def numbers(*found: OpenFinding, omitted: int = 0) -> WatchNumbers:
     return WatchNumbers("p5.48xlarge", 8, 60.0, 24, OpenFindings(open=found, omitted=omitted, opened_total=7))
+
+
+def after(*rows: Observation) -> WatchNumbers:
+    """A watch that has made a round."""
+    made = numbers()
+    made.last = RoundResult(1000.0, 1002.5, True, rows, LatestEvidence(1002.5, "watch", "b", [], {}))
+    return made
+
+
+GPUS = ("GPU 0", "GPU 1")
+ROUND = (
+    Observation("gpu.inventory", "n", Outcome.MEASURED, 0.5, {"gpus_found": 7}),
+    Observation("gpu.row_remap", "n", Outcome.MEASURED, 0.1, {"gpus": GPUS, "remap_pending": (0, 1)}),
+    Observation("gpu.ecc", "n", Outcome.ERRORED, 15.0, reason="hung"),
+    Observation("gpu.nvlink", "n", Outcome.MEASURED, 0.1, {"gpus": GPUS, "link_recoveries": (None, 2)}),
+)
+WATCHES = {
+    # No time of a round: a zero would be a round of 1970. The alert about a stale watch fires because nothing is there.
+    "begun": numbers(),
+    "with_a_finding": numbers(an_open()),
+    "after_a_round": after(*ROUND),
+    # A count of GPUs that was not measured is no zero.
+    "without_a_count": after(Observation("gpu.inventory", "n", Outcome.ERRORED, 0.5, reason="hung")),
+}
+
+
+@pytest.mark.parametrize("name", WATCHES)
+def test_the_text_of_a_watch_is_the_golden_one(name: str) -> None:
+    """Every series with its labels, and none of what is not known; UPDATE_GOLDEN=1 writes it."""
+    text = re.sub(r'version="[^"]*"', 'version="{version}"', exposition(WATCHES[name]))
+
+    assert series(WATCHES[name]), "Prometheus's own parser takes it"
+    assert text == golden_text(GOLDEN / "watch" / f"{name}.prom", text)
+
+
+def test_a_link_that_was_not_compared_counts_nothing() -> None:
+    assert [(NVLINK_RECOVERIES, ("GPU 1",), 2)] == [*read(GROWN, ROUND)]
 
 
 def series(made: WatchNumbers) -> Series:
     families = text_string_to_metric_families(exposition(made))
     samples = [sample for family in families for sample in family.samples]
     return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in samples}
-
-
-def test_a_watch_that_has_made_no_round_has_no_time_of_a_round() -> None:
-    """A zero would be a round of 1970: the alert about a stale watch fires because nothing is there."""
-    names = {name for name, _ in series(numbers())}
-
-    assert "prelaunch_watch_last_round_timestamp_seconds" not in names
-    assert "prelaunch_watch_observations" not in names
-    assert "prelaunch_watch_interval_seconds" in names
-
-
-def test_a_round_is_told() -> None:
-    made, gpus = numbers(), ("GPU 0", "GPU 1")
-    remapped: dict[str, Value] = {"gpus": gpus, "remap_pending": (0, 1)}
-    recovered: dict[str, Value] = {"gpus": gpus, "link_recoveries": (None, 2)}
-    made.last = a_round(
-        Observation("gpu.inventory", "n", Outcome.MEASURED, 0.5, {"gpus_found": 7}),
-        Observation("gpu.row_remap", "n", Outcome.MEASURED, 0.1, remapped),
-        Observation("gpu.ecc", "n", Outcome.ERRORED, 15.0, reason="hung"),
-        Observation("gpu.nvlink", "n", Outcome.MEASURED, 0.1, recovered),
-    )
-    found = series(made)
-
-    assert 1002.5 == found["prelaunch_watch_last_round_timestamp_seconds", ()]
-    assert 2.5 == found["prelaunch_watch_round_duration_seconds", ()]
-    assert 8 == found["prelaunch_declared_gpus", (("instance_type", "p5.48xlarge"),)]
-    assert 7 == found["prelaunch_found_gpus", ()]
-    assert (3, 1) == tuple(
-        found["prelaunch_watch_observations", (("outcome", one),)] for one in ("MEASURED", "ERRORED")
-    )
-    assert (0, 1) == tuple(found["prelaunch_gpu_row_remap_pending", (("gpu", f"GPU {n}"),)] for n in (0, 1))
-    assert 15.0 == found["prelaunch_watch_check_duration_seconds", (("check", "gpu.ecc"),)]
-    # What was not compared counts nothing.
-    assert [(NVLINK_RECOVERIES, ("GPU 1",), 2)] == [*read(GROWN, made.last.observations)]
-
-
-def test_a_gpu_count_that_was_not_measured_is_no_zero() -> None:
-    made = numbers()
-    made.last = a_round(Observation("gpu.inventory", "n", Outcome.ERRORED, 0.5, reason="hung"))
-
-    assert "prelaunch_found_gpus" not in {name for name, _ in series(made)}
-
-
-def test_an_open_finding_is_a_series_and_a_closed_one_is_none() -> None:
-    labels = (
-        ("cause", "HARDWARE"),
-        ("check", "kernel.xid"),
-        ("level", "FAIL"),
-        ("metric", "act"),
-        ("part", "GPU 5"),
-    )
-    total = ("prelaunch_findings_open", (("cause", "HARDWARE"), ("level", "FAIL")))
-    found, none = series(numbers(an_open())), series(numbers())
-
-    assert (1, 1, 0) == (found["prelaunch_finding_open", labels], found[total], none[total])
-    assert "prelaunch_finding_open" not in {name for name, _ in none}
 
 
 @pytest.mark.parametrize(
