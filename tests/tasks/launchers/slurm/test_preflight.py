@@ -22,17 +22,18 @@ from checks.facts.builtin import builtin
 from checks.model import Declared, Profile
 from tasks.gate.jobs import STARTERS
 from tasks.launchers.base import EngineUnavailable, JobSpec, PreflightCheck, PreflightResult, Work
-from tasks.launchers.preflight import SUBJECT
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm.commands import MissingCommand, SlurmReply
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.partition import minutes_of, partitions_of
 from tests.checks.local_policy import local_policy
+from tests.tasks.launchers.golden import GOLDEN, golden_text
 from tests.tasks.launchers.slurm.answers import HOUR, PARTITIONS, SEEN, WILL_START, Look
 from tests.tasks.launchers.slurm.test_batch_script import JOB, plan
 
 OK, WRONG, NO_CAPACITY = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.NO_CAPACITY
 DAY = replace(JOB, max_runtime_s=86400.0)
+TEXTS = GOLDEN / "slurm_preflight"
 
 
 def results(found: Mapping[str, PreflightCheck]) -> set[PreflightResult]:
@@ -51,28 +52,6 @@ def test_a_job_that_fits_is_all_right(look: Look, tmp_path: Path) -> None:
     # What was seen is the folder that is there: one that was misspelt would pass as "the node sees it".
     sees = f"node n0 sees {tmp_path}; {root} is not there yet, and will be made"
     assert found["the shared folder"].message == sees
-
-
-@pytest.mark.parametrize(
-    ("options", "result"),
-    [
-        (SlurmOptions(), WRONG),
-        (SlurmOptions(partition="long"), None),
-        (SlurmOptions(partition="gpu,long"), None),
-        (SlurmOptions(partition="gpu,closed"), WRONG),
-        # A QOS may allow more than its partition does (sacctmgr(1), PartitionTimeLimit).
-        (SlurmOptions(qos="big"), PreflightResult.UNSEEN),
-    ],
-)
-def test_whose_time_limit_counts(look: Look, options: SlurmOptions, result: PreflightResult | None) -> None:
-    """That of any partition that is asked for. Slurm takes a job above it, and never starts it."""
-    chosen = options.partition.partition(",")[0] or "gpu"
-    found = look(DAY, options, chosen=chosen).get("time limit of gate-1-train-1")
-
-    assert (found.result if found else None) is result
-    if options == SlurmOptions() and found:
-        assert "it is 1442 minutes, and MaxTime of partition gpu is 120 minutes" in found.message
-        assert "Lower max_runtime_minutes" in found.remedy
 
 
 def test_the_time_limit_of_a_sites_own_line_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -95,53 +74,6 @@ def test_the_time_limit_of_a_sites_own_line_counts(monkeypatch: pytest.MonkeyPat
 def test_times_are_read_as_sbatch_reads_them(text: str, minutes: float | None) -> None:
     """See sbatch(1), --time."""
     assert minutes_of(text) == minutes
-
-
-def test_a_partition_that_is_down_has_no_machines(look: Look) -> None:
-    """Slurm takes the job and lets it wait. What follows from that is not reported beside it."""
-    found = look(options=SlurmOptions(partition="closed"), chosen="closed")
-
-    assert found["partition closed"].result is NO_CAPACITY
-    assert "its state is DOWN" in found["partition closed"].text
-    assert set(found) == {"slurmctld", "partition closed"}
-
-
-def test_a_partition_that_takes_no_jobs_has_no_machines(look: Look) -> None:
-    """DRAIN and INACTIVE: here Slurm refuses the job itself."""
-    found = look(refused="allocation failure: Required partition not available (inactive or drain)")
-
-    assert found["the partition"].result is NO_CAPACITY
-
-
-def test_slurm_preflight_of_a_refused_job_has_no_waiting_line(look: Look) -> None:
-    """A partition that does not exist has no free nodes to count, and is not asked for again."""
-    found = look(refused="sbatch: error: invalid partition specified: nope", refusals=1)
-
-    assert found["request gate-1-train-1"].result is WRONG
-    assert set(found) == {"slurmctld", "request gate-1-train-1"}
-
-
-BUSY = "srun: job 3 queued and waiting for resources\nsrun: error: Unable to allocate resources: Requested nodes are busy"
-UNAVAILABLE = "allocation failure: Requested node configuration is not available"
-
-
-def test_busy_nodes_are_waited_for_and_no_error(look: Look) -> None:
-    """The line says that the job waits, and not "error"; what no node was asked stays unseen."""
-    found = look(busy=BUSY)
-
-    assert found["the shared folder"].result is PreflightResult.UNSEEN
-    assert found["the shared folder"].message == (
-        "no node is free at once, so none was asked; the job itself waits in the queue until nodes are free"
-    )
-    assert results(found) == {OK, PreflightResult.UNSEEN}
-
-
-def test_a_request_for_which_all_nodes_are_busy_is_taken(look: Look) -> None:
-    """Slurm's own "allocation failure" is none: the job will wait."""
-    found = look(refused="allocation failure: Requested nodes are busy")
-
-    assert results(found) == {OK}
-    assert found["request gate-1-train-1"].message.startswith("it waits until nodes are free")
 
 
 @pytest.mark.parametrize(
@@ -176,31 +108,6 @@ def test_nodes_that_are_just_coming_back_do_not_make_a_request_wrong(
     assert look(refused=UNAVAILABLE, refusals=refusals)["request gate-1-train-1"].result is result
 
 
-def test_an_interpreter_that_the_node_lacks_is_named(look: Look) -> None:
-    """And the folder, which the node sees, is all right."""
-    options = SlurmOptions(python="/nowhere/python")
-    found = look(options=options, seen="node n0\nseen True\nwrites True\n")
-
-    assert found["the shared folder"].result is OK
-    assert found["Python"].result is WRONG
-    assert "the interpreter /nowhere/python was not found on node n0" in found["Python"].message
-
-
-@pytest.mark.parametrize(
-    ("seen", "message"),
-    [
-        ("seen False\nwrites False", "node n0 does not see {}"),
-        ("seen True\nwrites False", "node n0 cannot write to {}"),
-    ],
-)
-def test_a_folder_that_nodes_cannot_use_is_wrong(look: Look, tmp_path: Path, seen: str, message: str) -> None:
-    """A job there could record nothing."""
-    found = look(seen=SEEN.replace("seen True\nwrites True", seen))["the shared folder"]
-
-    assert (found.result, found.message) == (WRONG, message.format(tmp_path))
-    assert "Set folder in [cluster.options]" in found.remedy
-
-
 def test_a_folder_that_cannot_be_written_here_is_wrong(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,41 +125,6 @@ def test_a_folder_that_cannot_be_written_here_is_wrong(
 
     message = f"{tmp_path}/shared cannot be written: Read-only file system"
     assert (found.result, found.message) == (WRONG, message)
-
-
-def rank_checks() -> JobSpec:
-    """A job whose rank checks need PyTorch."""
-    made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin())
-    return replace(HOUR, files={"bundle.json": bundles.dump(made)})
-
-
-TORCHRUN = (*STARTERS["torchrun"], "train.py")
-
-
-@pytest.mark.parametrize(
-    ("job", "subject"),
-    [
-        (rank_checks(), "PyTorch for the rank checks"),
-        (replace(HOUR, training=TORCHRUN), "PyTorch for the training, which torchrun starts"),
-    ],
-    ids=["checks", "training"],
-)
-def test_a_missing_torch_is_wrong_where_it_is_needed(look: Look, job: JobSpec, subject: str) -> None:
-    """With the interpreter, the node and the command."""
-    found = look(job, seen=SEEN.replace("torch True", "torch False"))[subject]
-
-    assert found.result is WRONG
-    assert "python3 on node n0 is Python 3.11 without the module torch" in found.message
-    assert "python3 -m pip install torch" in found.remedy
-
-
-def test_without_rank_checks_and_torchrun_no_torch_is_needed(look: Look) -> None:
-    """Nor does the line promise one. The training of a job that only trains may be started by anything."""
-    trains = replace(rank_checks(), work=Work.CONFIRM, files={**JOB.files, **rank_checks().files})
-    for job in (HOUR, trains):
-        found = look(job, seen=SEEN.replace("torch True", "torch False"))
-
-        assert results(found) == {OK} and found["Python"].message == "python3 on node n0 is Python 3.11"
 
 
 @pytest.mark.parametrize(
@@ -275,24 +147,6 @@ def test_node_probe_script_reports_files_interface_and_python(
     assert lines[1:5] == ["seen True", "writes True", *says[:2]]
     assert lines[5 : 3 + len(says)] == says[2:]
     assert lines[3 + len(says) :][:1] == ([version] if says[2:] else [])
-
-
-def test_a_job_that_its_partition_cannot_hold_does_not_wait(look: Look) -> None:
-    """srun of Slurm 24.11 says "Requested nodes are busy" of nine nodes in a partition of four."""
-    found = look(replace(HOUR, nodes=9), refused="allocation failure: Requested nodes are busy")
-
-    assert found["nodes of gate-1-train-1"].result is WRONG
-
-
-@pytest.mark.parametrize(("qos", "result"), [("", WRONG), ("big", PreflightResult.UNSEEN)])
-def test_more_nodes_than_a_partition_has_are_wrong_where_slurm_takes_the_job(
-    look: Look, qos: str, result: PreflightResult
-) -> None:
-    """Slurm lets such a job wait for ever (PartitionNodeLimit), unless a QOS allows more."""
-    found = look(replace(HOUR, nodes=5), SlurmOptions(qos=qos))
-
-    assert found["nodes of gate-1-train-1"].result is result
-    assert "it needs 5, and a job gets at most 4 in partition gpu" in found["nodes of gate-1-train-1"].text
 
 
 def test_a_partition_whose_nodes_register_later_has_no_count_yet() -> None:
@@ -345,33 +199,68 @@ def test_a_slurm_that_is_not_there_is_wrong_and_one_that_is_silent_may_come_back
     assert words in line.message
 
 
-def training(script: object) -> JobSpec:
-    """The training's job."""
-    return replace(HOUR, work=Work.CONFIRM, script=str(script))
+def rank_checks() -> JobSpec:
+    """A job whose rank checks need PyTorch."""
+    made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin())
+    return replace(HOUR, files={"bundle.json": bundles.dump(made)})
 
 
-@pytest.mark.parametrize(("answer", "wrong"), [("script False", True), ("script True", False)])
-def test_a_node_says_whether_it_has_the_script(look: Look, answer: str, wrong: bool) -> None:
-    """The node's answer counts, whatever this machine has."""
-    found = look(training("/opt/train.py"), seen=f"{SEEN}{answer}\n")
+BUSY = "srun: job 3 queued and waiting for resources\nsrun: error: Unable to allocate resources: Requested nodes are busy"
+UNAVAILABLE = "allocation failure: Requested node configuration is not available"
+NODES_BUSY = "allocation failure: Requested nodes are busy"
+NO_TORCH, LONG = SEEN.replace("torch True", "torch False"), SlurmOptions(partition="long")
+TRAINING = replace(HOUR, work=Work.CONFIRM, script="/opt/train.py")
+LOOKS: Mapping[str, Mapping[str, Any]] = {
+    # That of any partition that is asked for. Slurm takes a job above it, and never starts it.
+    "time_limit": {"job": DAY},
+    "time_limit_of_another": {"job": DAY, "options": LONG, "chosen": "long"},
+    "time_limit_of_one_of_two": {"job": DAY, "options": SlurmOptions(partition="gpu,long")},
+    "time_limit_and_a_partition_that_is_down": {"job": DAY, "options": SlurmOptions(partition="gpu,closed")},
+    # A QOS may allow more than its partition does (sacctmgr(1), PartitionTimeLimit).
+    "time_limit_of_a_qos": {"job": DAY, "options": SlurmOptions(qos="big")},
+    # Slurm takes the job and lets it wait. What follows from that is not reported beside it.
+    "partition_down": {"options": SlurmOptions(partition="closed"), "chosen": "closed"},
+    # DRAIN and INACTIVE: here Slurm refuses the job itself.
+    "partition_drained": {"refused": "allocation failure: Required partition not available (inactive or drain)"},
+    # A partition that does not exist has no free nodes to count, and is not asked for again.
+    "no_partition": {"refused": "sbatch: error: invalid partition specified: nope", "refusals": 1},
+    # The line says that the job waits, and not "error"; what no node was asked stays unseen.
+    "no_node_free": {"busy": BUSY},
+    # Slurm's own "allocation failure" is none: the job will wait.
+    "request_waits": {"refused": NODES_BUSY},
+    # srun of Slurm 24.11 says "Requested nodes are busy" of nine nodes in a partition of four.
+    "nine_of_four_nodes": {"job": replace(HOUR, nodes=9), "refused": NODES_BUSY},
+    # Slurm lets such a job wait for ever (PartitionNodeLimit), unless a QOS allows more.
+    "five_of_four_nodes": {"job": replace(HOUR, nodes=5)},
+    "five_of_four_nodes_with_a_qos": {"job": replace(HOUR, nodes=5), "options": SlurmOptions(qos="big")},
+    "no_interpreter": {"options": SlurmOptions(python="/nowhere/python"), "seen": "node n0\nseen True\nwrites True\n"},
+    "folder_unseen": {"seen": SEEN.replace("seen True\nwrites True", "seen False\nwrites False")},
+    "folder_read_only": {"seen": SEEN.replace("writes True", "writes False")},
+    "rank_checks_without_torch": {"job": rank_checks(), "seen": NO_TORCH},
+    "torchrun_without_torch": {"job": replace(HOUR, training=(*STARTERS["torchrun"], "train.py")), "seen": NO_TORCH},
+    "no_torch_needed": {"seen": NO_TORCH},
+    # The training of a job that only trains may be started by anything.
+    "training_without_torch": {
+        "job": replace(rank_checks(), work=Work.CONFIRM, files={**JOB.files, **rank_checks().files}), "seen": NO_TORCH,
+    },
+    # The node's answer counts, whatever this machine has. It cannot say what an image has.
+    "no_script": {"job": TRAINING, "seen": f"{SEEN}script False\n"},
+    "script": {"job": TRAINING, "seen": f"{SEEN}script True\n"},
+    "script_of_an_image": {"job": TRAINING, "options": SlurmOptions(container_image="/images/a.sqsh"), "busy": BUSY},
+    # Else each collective fails on it, and gloo's error names no setting.
+    "no_interface": {"seen": SEEN.replace("writes True", "writes True\ninterface False"), "options": SlurmOptions(interface="eth77")},
+}  # fmt: skip
 
-    assert (SUBJECT in found) is wrong
-    if wrong:
-        assert found[SUBJECT].result is PreflightResult.WRONG
-        assert found[SUBJECT].message == "'/opt/train.py': node n0 has no such file"
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_the_preflight_says_is_the_golden_text(look: Look, tmp_path: Path, name: str) -> None:
+    """Every line with its result, its words and its remedy; UPDATE_GOLDEN=1 writes it."""
+    lines = [f"{check.result.name} {check.text}\n" for check in look(**LOOKS[name]).values()]
+    said = "".join(lines).replace(str(tmp_path), "/shared")
+
+    assert said == golden_text(TEXTS / f"{name}.txt", said)
 
 
-def test_the_script_of_a_container_is_the_containers(look: Look) -> None:
-    """A node cannot say what an image has."""
-    options = SlurmOptions(container_image="/images/a.sqsh")
-
-    assert SUBJECT not in look(training("/opt/train.py"), options, busy=BUSY)
-
-
-def test_an_interface_that_a_node_lacks_is_wrong(look: Look) -> None:
-    """Else each collective fails on it, and gloo's error names no setting."""
-    seen = SEEN.replace("writes True", "writes True\ninterface False")
-    found = look(seen=seen, options=SlurmOptions(interface="eth77"))["interface"]
-
-    assert (WRONG, "node n0 has no network interface eth77") == (found.result, found.message)
-    assert "interface in [cluster.options]" in found.remedy
+def test_every_golden_text_is_of_a_look() -> None:
+    """A file that nobody compares says nothing."""
+    assert set(LOOKS) == {path.stem for path in TEXTS.iterdir()}
