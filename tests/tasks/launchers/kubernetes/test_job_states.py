@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.kubernetes import job_states
+from tests.tasks.launchers.golden import GOLDEN, golden_text
 from tests.tasks.parameters import spread
 
 DELETED = "2026-11-26T10:05:00Z"
@@ -71,96 +73,77 @@ def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]]) -> job_state
     return job_states.together(2, [job_states.workload_view(row) for row in jobs], views(*pods))
 
 
+def again(index: int, times: int, state: dict[str, Any], message: str = "") -> dict[str, Any]:
+    """A pod whose container was started again, after it ended with 1."""
+    before = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+    row = {"name": "pytorch", "restartCount": times, "state": state, "lastState": before}
+    return pod(index, containerStatuses=[row])
+
+
 # Two Jobs that have not ended.
 TWO = [job(index, active=1) for index in range(2)]
+HALF = [job(0, COMPLETE), job(1)]
+# The kubelet tries again.
+CACHE = "failed to sync secret cache: timed out waiting for the condition"
+SAID = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
+BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting it"}}
 
 
-@pytest.mark.parametrize(
-    ("pods", "state", "says"),
-    [
-        ([pod(0), pod(1)], RUNNING, "2 of 2 pods run"),
-        ([pod(0), ended(0, 1)], RUNNING, "1 of 2 pods run; node-1 on worker-1 ended well"),
-        ([pod(0), unschedulable()], PENDING, "node-1 waits for a node: 0/4 nodes are available"),
-        ([pod(0), waiting("ContainerCreating")], PENDING, "ContainerCreating"),
-        ([pod(0), waiting("ImagePullBackOff", "Back-off")], PENDING, "ImagePullBackOff (Back-off)"),
-        ([pod(0)], PENDING, "1 of 2 pods are not there yet"),
-        ([], PENDING, "2 of 2 pods are not there yet"),
-    ],
-)
-def test_a_job_runs_once_every_pod_has_started(
-    pods: list[dict[str, Any]], state: JobState, says: str
-) -> None:
-    """A pod that waits for a node waits, and is no failure."""
-    found = verdict(TWO, pods)
-
-    assert (found.state, found.trouble) == (state, Trouble.NONE)
-    assert says in found.detail
+def half_failed(reason: str = "BackoffLimitExceeded") -> list[dict[str, Any]]:
+    """Two Jobs of which one failed."""
+    return [job(0, COMPLETE), job(1, failed(reason))]
 
 
-def test_a_pod_that_can_never_start_is_a_wrong_request() -> None:
-    """It would wait for ever."""
-    for reason in ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"):
-        found = verdict(TWO, [pod(0), waiting(reason, "bad")])
-
-        assert (found.state, found.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
-        assert f"node-1 on worker-1 does not run yet: {reason} (bad)" in found.detail
-
-
-def test_an_image_that_may_come_is_waited_for() -> None:
-    """The launcher decides how long."""
-    assert verdict(TWO, [pod(0), waiting("ErrImagePull")]).stuck == ("node-1",)
-    assert verdict(TWO, [pod(0), waiting("ContainerCreating")]).stuck == ()
-    cache = "failed to sync secret cache: timed out waiting for the condition"  # the kubelet tries again
-    assert verdict(TWO, [pod(0), waiting("CreateContainerConfigError", cache)]).state is PENDING
-
-
-def test_pods_that_gave_up_on_one_without_a_node_lacked_capacity() -> None:
-    """The first one ended because the second one never came: no machine is at fault, and nothing is waited for."""
-    found = verdict(TWO, [ended(3, 0), unschedulable()])
-
-    assert (found.state, found.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
-
-
-def test_pods_that_gave_up_on_a_job_that_is_not_admitted_lacked_capacity() -> None:
-    """Of plain Jobs Kueue admits one by one. A single workload that was evicted from its queue is admitted again, and waits."""
-    several = verdict([job(0, failed()), job(1, SUSPENDED)], [ended(3, 0)])
-
-    assert (several.state, several.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
-    assert verdict([job(0, SUSPENDED)], [ended(3, 0)]).state is PENDING
-    assert "suspended: JobSuspended" in verdict([job(0, SUSPENDED)], []).detail
-
-
-def test_a_job_has_ended_when_all_of_it_has() -> None:
-    """And not when its pods say so: the controller may still make another."""
-    pods = [ended(0, 0), ended(0, 1)]
-
-    assert verdict([job(0, COMPLETE), job(1, COMPLETE)], pods).state is JobState.SUCCEEDED
-    assert verdict([job(0, COMPLETE), job(1)], pods).state is RUNNING
-    assert verdict([job(0, COMPLETE), job(1)], [ended(0, 0)]).state is RUNNING
-    one_failed = verdict([job(0, COMPLETE), job(1, failed())], [ended(0, 0), ended(7, 1)])
-    assert {"node-0": 0, "node-1": 7} == one_failed.exit_codes
+VERDICTS: Mapping[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    # It runs once every pod has started. A pod that waits for a node waits, and is no failure.
+    "both run": (TWO, [pod(0), pod(1)]),
+    "one ended well": (TWO, [pod(0), ended(0, 1)]),
+    "no node": (TWO, [pod(0), unschedulable()]),
+    "creating": (TWO, [pod(0), waiting("ContainerCreating")]),
+    "one of two": (TWO, [pod(0)]),
+    "none of two": (TWO, []),
+    # The launcher decides how long it waits for an image.
+    "image backs off": (TWO, [pod(0), waiting("ImagePullBackOff", "Back-off")]),
+    "image fails": (TWO, [pod(0), waiting("ErrImagePull")]),
+    "secret cache": (TWO, [pod(0), waiting("CreateContainerConfigError", CACHE)]),
+    # A pod that can never start would wait for ever.
+    "invalid image": (TWO, [pod(0), waiting("InvalidImageName", "bad")]),
+    "never pulled": (TWO, [pod(0), waiting("ErrImageNeverPull", "bad")]),
+    "wrong container": (TWO, [pod(0), waiting("CreateContainerConfigError", "bad")]),
+    # The first one ended because the second one never came: no machine is at fault, and nothing is waited for.
+    "gave up on one without a node": (TWO, [ended(3, 0), unschedulable()]),
+    # Of plain Jobs Kueue admits one by one. A single workload that was evicted from its queue is admitted again, and waits.
+    "gave up on one that is not admitted": ([job(0, failed()), job(1, SUSPENDED)], [ended(3, 0)]),
+    "evicted from its queue": ([job(0, SUSPENDED)], [ended(3, 0)]),
+    "not admitted": ([job(0, SUSPENDED)], []),
+    # It has ended when all of it has, and not when its pods say so: the controller may still make another.
+    "complete": ([job(0, COMPLETE), job(1, COMPLETE)], [ended(0, 0), ended(0, 1)]),
+    "half complete": (HALF, [ended(0, 0), ended(0, 1)]),
+    "half complete without a pod": (HALF, [ended(0, 0)]),
+    # The engine's own failure is reported before that of a container which it may have caused.
+    "exit code": (half_failed(), [ended(0, 0), ended(7, 1)]),
+    "deadline of a pod": (half_failed(), [ended(0, 0), ended(143, 1, "DeadlineExceeded")]),
+    "evicted": (half_failed(), [ended(0, 0), ended(137, 1, "Evicted")]),
+    "evicted beside an exit code": (half_failed(), [ended(7, 0), ended(137, 1, "Evicted")]),
+    "out of CPUs": (half_failed(), [ended(0, 0), pod(1, "Failed", reason="OutOfcpu")]),
+    "deadline of the job": (half_failed("DeadlineExceeded"), [ended(0, 0)]),
+    "an unknown reason": (half_failed("SomethingNew"), [ended(0, 0)]),
+    # A container in its pod, as an operator's, or a pod in the place of another; and what it waits for.
+    "started again": (TWO, [again(0, 2, BACK_OFF, SAID), ended(137, 1, "Evicted"), pod(1, made="2026-11-26T10:05:00Z")]),
+    # While its kubelet is silent it may run.
+    "being deleted": (TWO, [pod(0), deleted(pod(1))]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("pods", "condition", "trouble", "says"),
-    [
-        ([ended(0, 0), ended(7, 1)], failed(), Trouble.ENDED, "node-1 on worker-1 ended with 7"),
-        ([ended(0, 0), ended(143, 1, "DeadlineExceeded")], failed(), Trouble.MAX_RUNTIME, "max runtime"),
-        ([ended(0, 0), ended(137, 1, "Evicted")], failed(), Trouble.SERVICE, "Evicted"),
-        ([ended(7, 0), ended(137, 1, "Evicted")], failed(), Trouble.SERVICE, "Evicted"),
-        ([ended(0, 0), pod(1, "Failed", reason="OutOfcpu")], failed(), Trouble.NO_CAPACITY, "OutOfcpu"),
-        ([ended(0, 0)], failed("DeadlineExceeded"), Trouble.MAX_RUNTIME, "max runtime"),
-        ([ended(0, 0)], failed("SomethingNew"), Trouble.ENDED, "SomethingNew"),
-    ],
-)
-def test_failed_job_reports_its_cause_with_engine_failures_first(
-    pods: list[dict[str, Any]], condition: dict[str, str], trouble: Trouble, says: str
-) -> None:
-    """The engine's own failure is reported before that of a container which it may have caused."""
-    found = verdict([job(0, COMPLETE), job(1, condition)], pods)
+def test_what_pods_and_jobs_say_together_is_the_golden_text() -> None:
+    """State, trouble, exit codes, who waits for an image, and the words; UPDATE_GOLDEN=1 writes it."""
+    found = {name: verdict(*seen) for name, seen in VERDICTS.items()}
+    said = "".join(
+        f"{name}: {one.state.name} {one.trouble.name} {dict(one.exit_codes)} {list(one.stuck)}\n  {one.detail}\n"
+        for name, one in found.items()
+    )
 
-    assert (found.state, found.trouble) == (JobState.FAILED, trouble)
-    assert says in found.detail
+    assert said == golden_text(GOLDEN / "kubernetes_states.txt", said)
 
 
 def test_a_replaced_pod_does_not_count() -> None:
@@ -171,38 +154,9 @@ def test_a_replaced_pod_does_not_count() -> None:
     assert states == [("node-0", RUNNING), ("node-1", RUNNING)]
 
 
-def again(index: int, times: int, state: dict[str, Any], message: str = "") -> dict[str, Any]:
-    """A pod whose container was started again, after it ended with 1."""
-    before = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
-    row = {"name": "pytorch", "restartCount": times, "state": state, "lastState": before}
-    return pod(index, containerStatuses=[row])
-
-
-def test_how_often_pods_were_started_again_and_why_is_said() -> None:
-    """A container in its pod, as an operator's, or a pod in the place of another; and what it waits for."""
-    said = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
-    back_off = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting it"}}
-    evicted = ended(137, 1, "Evicted")
-    later = pod(1, made="2026-11-26T10:05:00Z")
-    text = verdict(TWO, [again(0, 2, back_off, said), evicted, later]).detail
-
-    assert "node-0 on worker-0 was started again 2 times; before, it ended with 1: no_go: GPU 3" in text
-    assert "node-0 on worker-0 waits for its next start: CrashLoopBackOff (back-off 20s" in text
-    assert "node-1 on worker-1 was started again once; before, it ended with 137: Evicted" in text
-    assert "again" not in verdict(TWO, [pod(0), pod(1)]).detail
-
-
-def test_a_pod_that_is_being_deleted_is_not_gone() -> None:
-    """While its kubelet is silent it may run."""
-    found = verdict(TWO, [pod(0), deleted(pod(1))])
-
-    assert (found.state, "has not confirmed its end" in found.detail) == (RUNNING, True)
-
-
 def test_the_termination_message_has_the_verdict() -> None:
     """Also where no report came; what another program wrote is none."""
-    said = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
-    view = job_states.pod_view(ended(1, 0, message=said))
+    view = job_states.pod_view(ended(1, 0, message=SAID))
 
     assert view is not None and view.ending == job_states.PodEnding("abc", "no_go: GPU 3")
     assert "no_go: GPU 3" in view.text
