@@ -5,23 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 Block = Mapping[str, Any]
-STYLE = """
-body { margin: 0; padding: 1.25rem; background: #fff; color: #1d1c1d; font: 15px/1.47 "Lato", "Liberation Sans", sans-serif; }
-.message { display: grid; grid-template-columns: 36px 1fr; gap: 0 .6rem; max-width: 44rem; margin-bottom: 1rem; }
-.message.reply { margin-left: 2.9rem; max-width: 41rem; }
-.face { height: 36px; border-radius: 4px; background: #1264a3; color: #fff; font-weight: 700; text-align: center; line-height: 36px; }
-.by { font-weight: 900; } .by span { font-weight: 400; font-size: 12px; background: #e8e8e8; padding: 0 .25rem; border-radius: 2px; }
-h2 { font-size: 18px; margin: .35rem 0; line-height: 1.3; } p { margin: .35rem 0; white-space: pre-wrap; overflow-wrap: anywhere; }
-.context { color: #616061; font-size: 13px; } .context > * { display: inline; margin-right: .6rem; }
-pre { background: #f8f8f8; border: 1px solid #ddd; border-radius: 4px; padding: .5rem; font-size: 12px; margin: .35rem 0; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-a { color: #1264a3; text-decoration: none; } .who { background: #e8f5fa; color: #1264a3; border-radius: 3px; padding: 0 2px; }
-button { font: inherit; font-weight: 700; border: 1px solid #bbb; border-radius: 4px; background: #fff; padding: .35rem .8rem; }
-button { margin-right: .5rem; } .primary { background: #007a5a; color: #fff; } .danger { background: #e01e5a; color: #fff; }
-"""
+STYLE = Path(__file__).with_name("slack_page.css").read_text()
 
 
 def slack_page(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import subprocess
+from pathlib import Path
 
 from tests.engines.slurm_cluster import SlurmCluster, end, unavailable
 from tests.waiting import until
@@ -25,22 +26,7 @@ AccountingStoragePass={folder}/munge.sock
 """
 # The least that slurm.conf(5) allows; what is older is removed once a minute.
 FORGETS_S = 2
-SLURMDBD = """\
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.sock
-DbdHost=ctl
-DbdAddr={address}
-DbdPort={port}
-SlurmUser=root
-StorageType=accounting_storage/mysql
-StorageHost=127.0.0.1
-StoragePort={database}
-StorageUser=slurm
-StoragePass={password}
-StorageLoc=slurm_acct_db
-PidFile={folder}/slurmdbd.pid
-LogFile={folder}/log/slurmdbd.log
-"""
+SLURMDBD = Path(__file__).with_name("slurmdbd.conf.template").read_text()
 GRANTS = """\
 CREATE DATABASE IF NOT EXISTS slurm_acct_db;
 CREATE USER IF NOT EXISTS slurm@127.0.0.1 IDENTIFIED BY '{password}';

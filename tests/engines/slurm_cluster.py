@@ -294,52 +294,7 @@ _MUNGE_FILES = (
     ("key-file", "key"), ("socket", "sock"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"),
 )  # fmt: skip
 # Short times, so that a node that dies is noticed while a test waits. Without cgroups of its own and without accounting.
-CONFIGURATION = """\
-ClusterName=prelaunch
-SlurmctldHost=ctl({address})
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.sock
-CredType=cred/munge
-SlurmctldPort=17100
-SlurmdPort=17110
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool/%n
-TmpFS={folder}/tmp/%n
-SlurmctldLogFile={folder}/log/slurmctld.log
-SlurmdLogFile={folder}/log/slurmd-%n.log
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SwitchType=switch/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,requeue_delay=1
-ReturnToService=2
-SlurmdTimeout=5
-SlurmctldTimeout=10
-TCPTimeout=2
-MessageTimeout=5
-KillWait=2
-UnkillableStepTimeout=10
-CompleteWait=0
-MinJobAge=300
-JobRequeue=1
-Prolog={folder}/prolog
-PrologFlags=Alloc
-Epilog={folder}/epilog
-HealthCheckProgram={folder}/healthcheck
-HealthCheckInterval=60
-AccountingStorageType=accounting_storage/none
-{nodes}PartitionName=gpu Nodes=ALL Default=YES MaxTime=120 State=UP
-PartitionName=closed Nodes=ALL State=DOWN
-"""
+CONFIGURATION = Path(__file__).with_name("slurm.conf.template").read_text()
 
 
 Cluster = TypeVar("Cluster", bound=SlurmCluster)

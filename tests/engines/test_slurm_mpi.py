@@ -16,23 +16,7 @@ from tests.programs import executable, python_line
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(300), pytest.mark.needs("mpirun")]
 # Open MPI's own library, without a compiler: each process adds 10 to the power of its rank, over the network.
-ALL_REDUCE = """{first_line}
-import ctypes, os, sys
-
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
-world, number, add = (
-    ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
-    for name in ("ompi_mpi_comm_world", "ompi_mpi_int", "ompi_mpi_op_sum")
-)
-rank, size, mine, total = (ctypes.c_int() for _ in range(4))
-assert mpi.MPI_Init(None, None) == 0
-mpi.MPI_Comm_rank(world, ctypes.byref(rank))
-mpi.MPI_Comm_size(world, ctypes.byref(size))
-mine.value = 10**rank.value
-assert mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(total), 1, number, add, world) == 0
-print(f"rank {{rank.value}} of {{size.value}} on {{os.environ['SLURMD_NODENAME']}} has {{total.value}}", flush=True)
-mpi.MPI_Finalize()
-"""
+ALL_REDUCE = Path(__file__).with_name("all_reduce.template").read_text()
 RANK = (
     "import os; e = os.environ; "
     "print('rank', e['OMPI_COMM_WORLD_RANK'], 'of', e['OMPI_COMM_WORLD_SIZE'], 'on', e['PRELAUNCH_NODE'], flush=True)"

@@ -35,58 +35,7 @@ COUNTERS = {
     "lifespan": 12,
 }
 
-_BODY = """{first_line}
-# A fake fi_pingpong for Prelaunch's tests.
-import json, os, socket, sys, time
-told = json.load(open({told!r}))
-words = sys.argv[1:]
-options = {{word: words[i + 1] for i, word in enumerate(words[:-1]) if word in ("-e", "-p", "-d", "-B", "-P")}}
-mode = told["modes"].get(options.get("-d", ""), "ok")
-table = told["table"]
-def count():
-    path = os.path.join(told["sysfs"], options.get("-d", "").replace("-rdm", ""), "ports/1/hw_counters/tx_bytes")
-    if os.path.exists(path):
-        sent = int(open(path).read()) + told["bytes"]
-        open(path + ".new", "w").write(str(sent))
-        os.replace(path + ".new", path)
-if "-B" in options:
-    server = socket.create_server(("", int(options["-B"])))
-    link, _ = server.accept()
-    said = link.recv(1)
-    if mode == "gone":
-        sys.exit("fi_getinfo(): util/pingpong.c:1489, ret=-61 (No data available)")
-    if not said:
-        sys.exit("ctrl/read: no data or remote connection closed")
-    if mode == "hang":
-        time.sleep(3600)
-    link.sendall(b"!")
-    sys.stdout.write(table)
-    sys.exit(0)
-link = socket.create_connection((words[-1], int(options["-P"])))
-link.sendall(b"?")
-if not link.recv(1):
-    sys.stderr.write("[error] util/pingpong.c:568 : ctrl/read: no data or remote connection closed\\n")
-    sys.exit(103)
-if mode == "4126":
-    sys.exit("fi_cq_readerr 4126 Unresponsive receiver (reachable by EFA device but handshake failed)")
-if mode == "refuse":
-    sys.exit("[error] util/pingpong.c:1399: fi_domain: Cannot allocate memory")
-if mode not in ("shm",):
-    count()
-lines = table.splitlines(True)
-if mode == "acks":
-    table = table.replace("64k     10      =10", "64k     10      9  ")
-if mode == "short":
-    table = "".join(lines[:5])
-if mode == "cut":
-    table = table[: len(table) * 6 // 10]
-if mode.startswith("rate"):
-    rate = float(mode.split()[1])
-    table = table.replace("2669.83     392.75", f"{{rate:.2f}}     {{2**20 / rate:.2f}}")
-if mode == "garbage":
-    table = table.replace("24.65", "2x.65")
-sys.stdout.write(table)
-"""
+_BODY = Path(__file__).with_name("fi_pingpong.template").read_text()
 
 
 def install_fabric(

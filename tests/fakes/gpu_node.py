@@ -23,60 +23,7 @@ from tests.fakes.gpu_models import MODELS, answers_of
 
 FAKE = Path(__file__).with_name("pynvml_fake.py")
 
-_SITE = """# A stand-in for CUDA's driver library, for Prelaunch's tests; and where the kernel's files of GPUs are looked for.
-import ctypes, importlib.abc, importlib.machinery, json, os, pathlib, sys, time, uuid
-import pynvml
-
-DIALS = json.load(open(os.environ["FAKE_NVML"]))
-TOLD = DIALS.get("cuda", DIALS.get("gpus", 8))
-REAL = ctypes.CDLL
-
-
-class Cuda:
-    def shown(self):
-        named = os.environ.get("CUDA_VISIBLE_DEVICES")
-        return list(range(TOLD)) if named is None else [int(n) for n in named.split(",") if n.strip()]
-
-    def cuInit(self, flags):
-        if isinstance(TOLD, dict):
-            time.sleep(TOLD.get("hang", 0))
-            return TOLD["error"]
-        return 0 if TOLD else 100
-
-    def cuDeviceGetCount(self, count):
-        count._obj.value = len(self.shown())
-        return 0
-
-    def cuDeviceGet(self, device, index):
-        device._obj.value = self.shown()[index]
-        return 0
-
-    def cuDeviceGetUuid(self, raw, device):
-        raw._obj[:] = uuid.UUID(pynvml.uuid_of(device.value).removeprefix("GPU-")).bytes
-        return 0
-
-
-class Stand(REAL):
-    def __new__(cls, name=None, *rest, **more):
-        return Cuda() if name == "libcuda.so.1" else REAL(name, *rest, **more)
-
-
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "checks.probes.gpu.inventory":
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        run = spec.loader.exec_module
-        def exec_module(module):
-            run(module)
-            module.ROOT = pathlib.Path(os.environ["FAKE_GPU_ROOT"])
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-ctypes.CDLL = Stand
-sys.meta_path.insert(0, Finder())
-"""
+_SITE = Path(__file__).with_name("cuda_site.template").read_text()
 
 
 def tree(root: Path, proc: int | None, dev: int, driver: str = "580.105.08") -> Path:

@@ -234,36 +234,4 @@ def _nccl(instance: Instance, model: str, tcp: bool) -> dict[str, Any]:
 
 
 ENA = tuple(f"{name}_allowance_exceeded" for name in ("bw_in", "bw_out", "pps", "conntrack", "linklocal"))
-_ENA = """
-# The ENA driver's answer to ethtool's ioctl (linux/ethtool.h), for the interface that the world's nodes meet on.
-import array, ctypes, fcntl, json, os, struct
-
-_IOCTL = fcntl.ioctl
-
-
-def _ena(handle, request, argument=0, *more):
-    if request != 0x8946 or not os.environ.get("FAKE_ENA"):
-        return _IOCTL(handle, request, argument, *more)
-    told = json.load(open(os.environ["FAKE_ENA"]))
-    _, address = struct.unpack("16sP16x", argument)
-    [asked] = struct.unpack("I", ctypes.string_at(address, 4))
-    if asked == 0x3:  # ETHTOOL_GDRVINFO: n_stats at 180
-        ctypes.memmove(address + 180, struct.pack("I", len(told)), 4)
-    elif asked == 0x1B:  # ETHTOOL_GSTRINGS
-        names = b"".join(name.encode().ljust(32, b"\\0") for name in told)
-        ctypes.memmove(address + 12, names, len(names))
-    elif asked == 0x1D:  # ETHTOOL_GSTATS
-        values = struct.pack(f"{len(told)}Q", *told.values())
-        ctypes.memmove(address + 8, values, len(values))
-    return 0
-
-
-fcntl.ioctl = _ena
-
-# What an EFA machine's containers may lock and open: a test's machine cannot raise its own limits.
-import resource
-
-_LIMIT = resource.getrlimit
-_LIMITS = {resource.RLIMIT_MEMLOCK: (-1, -1), resource.RLIMIT_NOFILE: (65536, 65536)}
-resource.getrlimit = lambda which: _LIMITS.get(which) or _LIMIT(which)
-"""
+_ENA = Path(__file__).with_name("ena.template").read_text()

@@ -11,41 +11,9 @@ from typing import Any
 
 from tests.container_engines import add_places
 
-CONTAINERD = """\
-version = 2
-root = "{here}/containerd"
-state = "{here}/state"
-oom_score = 0
-[grpc]
-  address = "{here}/containerd.sock"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{cni}"
-    conf_dir = "{here}/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-"""
+CONTAINERD = Path(__file__).with_name("containerd.toml.template").read_text()
 # The shell is process 1 of the node: when it ends, the kernel ends everything in it.
-NODE = """\
-set -eu
-hostname {node}
-# No node writes to the folders of this machine or sees those of another one: a kubelet removes the logs of pods that it does not know.
-for place in /run /var/lib /var/log; do mount -t tmpfs none $place; done
-[ -z "{boot}" ] || mount --bind {here}/boot_id /proc/sys/kernel/random/boot_id
-printf 'nameserver {dns}\\n' >{here}/resolv.conf
-{bin}/containerd -c {here}/containerd.toml &
-until {bin}/ctr -a {here}/containerd.sock version >/dev/null 2>&1; do sleep 0.2; done
-for image in {images}/*.tar; do {bin}/ctr -a {here}/containerd.sock -n k8s.io images import $image; done
-{bin}/kubelet --kubeconfig={kubeconfig} --hostname-override={node} --container-runtime=remote \\
-    --container-runtime-endpoint=unix://{here}/containerd.sock --root-dir={here}/kubelet --cgroup-driver=cgroupfs \\
-    --cgroup-root=/{group} --cgroups-per-qos=true --enforce-node-allocatable= --fail-swap-on=false --oom-score-adj=0 \\
-    --address={address} --node-ip={address} --healthz-port=0 --read-only-port=0 --cert-dir={here}/kubelet/pki --cluster-dns={dns} \\
-    --cluster-domain=cluster.local --resolv-conf={here}/resolv.conf --node-status-update-frequency=1s --sync-frequency=2s \\
-    --volume-plugin-dir={here}/kubelet/plugins --image-gc-high-threshold=100 --eviction-hard= --authorization-mode=AlwaysAllow \\
-    --anonymous-auth=true --node-labels={labels}
-"""
+NODE = Path(__file__).with_name("node.template").read_text()
 
 
 def cni(here: Path, index: int) -> dict[str, Any]:
