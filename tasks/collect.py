@@ -252,9 +252,8 @@ def has_trained(session: Session, job: str, attempt: str = "") -> bool | None:
     """
     fetched = fetch_output(session, job)
     begun = len(list((session.folder / job).glob(f"{attempt or '*'}/started/*")))
-    return begun >= (without_spares(session.context.declared).nodes if attempt else 1) or (
-        False if fetched else None
-    )
+    wanted = without_spares(session.context.declared).nodes if attempt else 1
+    return begun >= wanted or (False if fetched else None)
 
 
 def fetch_final_output(session: Session, job: str) -> Path:
