@@ -1,9 +1,8 @@
 """Follows a job until it ends, and merges what its nodes wrote into one report.
 
 A job is polled state by state, with a deadline, and its progress is published. The checks' deadline counts on the nodes. The gate
-sees it begin with the first report of a node; if there is none, `begins_s` after the engine first said that the job runs. The
-time that the job waits for machines does not count. An engine or a folder that does not answer is given up in time, and what was
-fetched before is judged.
+sees it begin with the first report of a node; if there is none, `begins_s` after the engine first said that the job runs. A wait for
+machines does not count. An engine or a folder that does not answer is given up in time, and what was fetched before is judged.
 
 What is missing is named in the report, with the end of the job's log as proof. The complete evidence files and the nodes' logs
 are kept in the store beside the report.
