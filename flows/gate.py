@@ -195,10 +195,10 @@ async def _run_in_job(session: Session, request: GateRequest) -> GateOutcome:
                 judged = await _first_start(session, starts, minutes)
                 continue
             if finish.may_launch(session, judged, answer):
-                name_spares(session, judged)
                 await finish.notify_launch(session, judged)
                 result = await follow_start(session, judged, starts, request.wait)
                 if result is not None:
+                    name_spares(session, judged)
                     return finish.launched_outcome(session, judged, published, answer, result)
             elif not (
                 await follow_chosen(session, judged, starts)

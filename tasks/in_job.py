@@ -21,7 +21,7 @@ from checks.documents.answer import AnswerWord, dump_answer
 from checks.documents.report import dump, dump_plain
 from checks.judge.verdict import failed_nodes
 from checks.model import Answer, Report, Verdict
-from checks.runner.in_job.spares import choose, next_attempt
+from checks.runner.in_job.spares import next_attempt, without_spares
 from checks.value_types import DecodeError
 from tasks.approve import ask_for_approval
 from tasks.collect import (
@@ -148,11 +148,12 @@ def _left_out(session: Session, report: Report, starts: JobStarts) -> dict[str, 
 
 
 def name_spares(session: Session, judged: JudgedReport) -> None:
-    """Name the nodes of a GO that do not train, because the training needs fewer."""
-    chosen = choose(judged.report, judged.verdict)
-    for node in judged.report.nodes:
-        if chosen and node.name not in chosen:
-            session.left_out[node.name] = f"{node.name}: {SPARE}"
+    """Name the nodes of a GO that do not train, because the training needs fewer: those that did not start beside the others."""
+    folder = session.folder / session.checking / judged.report.attempt
+    started = {path.name for path in (folder / "started").glob("*")}
+    if len(started) == without_spares(judged.report.declared).nodes:
+        names = [node.name for node in judged.report.nodes if node.name not in started]
+        session.left_out |= {name: f"{name}: {SPARE}" for name in names}
 
 
 async def follow_chosen(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:

@@ -352,7 +352,13 @@ class Gate(GateTable):
     @model_validator(mode="after")
     def spares_decide(self) -> Gate:
         """A training that starts whatever the verdict is has no nodes to leave out."""
-        if self.cluster.declared.spares and self.policy.mode is Mode.OBSERVE:
+        declared = self.cluster.declared
+        if declared.spares >= declared.nodes:
+            raise ValueError(
+                "cluster.declared.spares must be fewer than nodes: otherwise two groups of nodes that lost sight of each other "
+                "could each start the training"
+            )
+        if declared.spares and self.policy.mode is Mode.OBSERVE:
             raise ValueError(
                 'cluster.declared.spares need policy.mode = "enforce": observing leaves no node out'
             )

@@ -24,17 +24,18 @@ class Choice:
 
 
 def choose(report: Report, verdict: Verdict) -> tuple[str, ...]:
-    """The nodes for the training, in the order of their ranks; () where the job has no spares, or too few to leave out what failed.
+    """The nodes for the training, in the order of their ranks; () where the job has no spares, or too few to leave out what failed, or
+    as many as the training has nodes: two halves that lost sight of each other would each be a choice.
 
     Nodes without a whole report and nodes that failed are left out, or where there are none those with missing evidence; of a bad link
     the end that explains most. Then those with the most warnings, and then those without which the fewest switches are used.
     """
     declared, names = report.declared, [node.name for node in report.nodes if node.complete]
-    wanted = without_spares(declared).nodes
+    wanted, is_safe = without_spares(declared).nodes, declared.nodes > 2 * declared.spares
     failures = [item for item in verdict.findings if item.level is Level.FAIL and not item.follows]
     nodes_and_cluster = {CLUSTER, *declared.node_names, *(node.name for node in report.nodes)}
     elsewhere = any(not nodes_and_cluster.issuperset(_ends(item)) for item in failures)  # a rail, or a switch
-    if not declared.spares or verdict.suspect_policy or elsewhere or len(names) < wanted:
+    if not declared.spares or not is_safe or verdict.suspect_policy or elsewhere or len(names) < wanted:
         return ()
     is_whole = len(names) == declared.nodes
     faults = [item for item in failures if item.cause is not Cause.EVIDENCE]

@@ -45,7 +45,7 @@ READER_ALONE_CASES: tuple[tuple[str, Any, str], ...] = (
     ("training.command", ["python", "{here}/train.py"], "torchrun starts Python itself"),
     ("training.command", ["{python}", "-u", "train.py"], "torchrun starts Python itself"),
     ("checks.deadline_s", 3600.0, "does not fit into max_runtime_minutes"),
-    ("cluster.declared.spares", 1, 'spares need placement = "in_job"'),
+    ("cluster.declared.spares", 2, "spares must be fewer than nodes"),
     ("remediation", {"mode": "act"}, "needs machines that can be changed"),
     ("remediation", {"resume": True, "machines": "slurm"}, "would both start the training again"),
     ("notify", {"order": ["slack"], "owner": ["log"]}, "slack"),
