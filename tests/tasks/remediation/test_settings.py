@@ -78,7 +78,7 @@ def test_the_keys_become_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "options", "said"),
     [
-        ('mode = "atc"', "", "is none of off, plan, ask, act"),
+        ('mode = "atc"', "", "is none of its modes: off does"),
         ('acts = ["fence"]', "", "is none of reset, reboot, replace"),
         ("max_out_fraction = 1.5", "", "remediation.max_out_fraction"),
         ("resume = true", "auto_resume = true\n", "would both start the training again"),
