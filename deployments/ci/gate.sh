@@ -71,7 +71,7 @@ write_results() {
         printf '{\n  "error": {\n    "kind": "request",\n    "file": null,\n    "path": null,\n    "line": null,\n    "message": "%s",\n    "nearest": null\n  }\n}\n' \
             "$json" >"$out/prelaunch.json"
     else
-        printf '{\n  "answer": null,\n  "decision": null,\n  "first_line": "%s %s: %s",\n  "culprits": [],\n  "reason": "%s",\n  "rejected": null,\n  "gate_id": "",\n  "verdict": null,\n  "training": {"job_id": null, "state": null},\n  "placement": null,\n  "approval": null,\n  "report": null,\n  "html": null,\n  "cost": null,\n  "images": null\n}\n' \
+        printf '{\n  "answer": null,\n  "decision": null,\n  "first_line": "%s %s: %s",\n  "culprits": [],\n  "reason": "%s",\n  "rejected": null,\n  "gate_id": "",\n  "verdict": null,\n  "training": {"job_id": null, "state": null},\n  "placement": null,\n  "left_out": {},\n  "approval": null,\n  "report": null,\n  "html": null,\n  "cost": null,\n  "images": null\n}\n' \
             "$head" "$name" "$json" "$json" >"$out/prelaunch.json"
     fi
     printf '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="prelaunch %s" tests="1" failures="0" errors="1" skipped="0" time="0.000">\n  <testcase classname="request" name="%s" time="0.000">\n    <error type="%s" message="%s"/>\n  </testcase>\n</testsuite>\n' \

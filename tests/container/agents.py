@@ -44,7 +44,9 @@ TIMEOUT_S = 600.0  # only what hangs comes to it
 KEY = secret_key.make()  # every host of one job gets the same
 
 
-def make_bundle(nodes: int = 1, stage_s: float = 8.0, judged: bool = True, spares: int = 0) -> bytes:
+def make_bundle(
+    nodes: int = 1, stage_s: float = 8.0, judged: bool = True, spares: int = 0, network_s: float = 2.0
+) -> bytes:
     """A bundle whose policy asks one thing at most: that the first metric of one check is 1."""
     declared = Declared("cpu", nodes, 0, 1, spares=spares)
     lines = {check.name: _line(check) for check in CATALOG if lacks(check.part, declared, None) is None}
@@ -52,7 +54,7 @@ def make_bundle(nodes: int = 1, stage_s: float = 8.0, judged: bool = True, spare
     rule = Rule(held.metrics[0], "the test", equals=1, cause=Cause.HARDWARE, remedy="none")
     lines[JUDGED] = dataclasses.replace(_line(held), rules=(rule,) if judged else ())
     policy, quick = Policy("container-test", ("cpu",), OnWarn.GO, 1.0, lines), Profile.QUICK
-    made = bundles.make(GATE, declared, quick, policy, builtin(), network_s=2.0, stage_s=stage_s)
+    made = bundles.make(GATE, declared, quick, policy, builtin(), network_s=network_s, stage_s=stage_s)
     return bundles.dump(made)
 
 

@@ -267,7 +267,7 @@ def test_hosts_that_are_left_without_the_spare_start(
     """In place of the last host, or under a token of their own in place of one that failed. The one that is left out ends well."""
     hosts, uploads = (*HOSTS, "127.0.0.3"), tmp_path / "uploads"
     given = {"PRELAUNCH_PORT": str(free_port()), "SM_HOSTS": json.dumps(hosts), **played}
-    roots = [make_root(tmp_path, make_bundle(3, spares=1), hosts, host) for host in hosts]
+    roots = [make_root(tmp_path, make_bundle(3, spares=1, network_s=60.0), hosts, host) for host in hosts]
     words = ("gate", "--upload", str(uploads), "--", "sh", "-c", "echo $SM_HOSTS $PRELAUNCH_NODELIST")
     python = fake_python(tmp_path)
     with (
