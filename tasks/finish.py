@@ -374,7 +374,8 @@ def _outcome(
     if session.excluded:
         nodes = "; ".join(session.excluded.values())
         reason += f" (excluded after a refusal: {one_line(nodes, 500)})"
-    left_out = {name: one_line(text, 200) for name, text in session.left_out.items()}
+    trains = decision in (Decision.LAUNCHED, Decision.OVERRIDDEN)
+    left_out = {name: one_line(text, 200) for name, text in session.left_out.items() if trains}
     report, html = (published.report, published.html) if published is not None else (None, None)
     judged = with_past(judged, published) if judged is not None else None
     return GateOutcome(

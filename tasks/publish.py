@@ -232,7 +232,8 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
         LOG.warning("the earlier verdict of this gate cannot be read, and is not kept: %s", error)
         return
     earlier = report_verdict(session, report, digest(dump(report)))
-    if session.left_out:
+    goes_on = session.left_out if judged.verdict.answer in (Answer.GO, Answer.ASK) else {}
+    if goes_on:
         earlier = with_job_that_goes_on(earlier, context.launcher.holds_nodes)
     digests = replace(before.digests, report=earlier.verdict.digests.report)
     record = replace(before, gate_id=own_id, report=report_key(own_id), digests=digests)
@@ -240,7 +241,9 @@ def keep_replaced(session: Session, judged: JudgedReport) -> None:
     put_pages(context, own_id, earlier, earlier.context)
     reason = f"{headline(earlier.verdict, context.gate.name)} (gate {gate_id} began again)"
     places = context.store.location(report_key(own_id)), context.store.location(html_key(own_id))
-    end = GateOutcome(own_id, Ending.VERDICT, Decision.REFUSED, earlier, None, reason, *places)
+    end = GateOutcome(
+        own_id, Ending.VERDICT, Decision.REFUSED, earlier, None, reason, *places, left_out=goes_on
+    )
     session.replaced.append(end)
     session.previous = None
     if not may_have_launched(session, earlier):

@@ -40,6 +40,7 @@ MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
 NEVER_WROTE = "it did not start, or it ended before it wrote one"
 AGAIN = "See whether the node is up, read its log (in logs/ beside the report), then run the gate again."
+ON_NODE = "Look on the node at what the reason names (its log is in logs/ beside the report), then run the gate again."
 OF_ALL = "Read the nodes' logs (in logs/ beside the report), then run the gate again."
 SAME_VERSION = "Run the gate again with the same version of the checks and the policy."
 NO_LOG = "Its log is empty: read the engine's messages (sacct, kubectl describe) and dmesg for what ended it, then run the gate again."
@@ -290,7 +291,10 @@ def _about_rows(
         elif item.outcome is Outcome.SKIPPED and line.accepts(item.skip):
             yield _unmeasured(item, _reason(item), "", Level.WARN)
         else:
-            fault, remedy = _defect(item, planned), AGAIN if item.skip is None else MEND.get(item.skip, AGAIN)
+            fault, remedy = (
+                _defect(item, planned),
+                ON_NODE if item.skip is None else MEND.get(item.skip, AGAIN),
+            )
             yield _unmeasured(item, fault, remedy_of(fault.hindrance, item.check) or remedy, level)
 
 

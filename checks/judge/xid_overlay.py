@@ -44,7 +44,7 @@ REMEDIES = {
     Action.RESTART_APP: "Restart the program that the evidence names. If the Xid returns with another program, suspect the GPU.",
     Action.RESET_GPU: "Drain the GPU and reset it: {resets}. Where NVSwitches join them, reset all GPUs of the node at "
     "once (nvidia-smi --gpu-reset). If the Xid is logged again, restart the node; if it is logged once more, replace the node.",
-    Action.REBOOT: "Restart the node (systemctl reboot). If a GPU is still missing after that, stop and start the instance, or "
+    Action.REBOOT: "Restart the node when no job runs on it. If a GPU is still missing after that, stop and start the instance, or "
     "replace it where a service owns it. If the Xid is logged again after the restart, replace the node.",
     Action.REPLACE: "Replace the node. On HyperPod: kubectl label node NODE "
     "sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite",

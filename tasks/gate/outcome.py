@@ -38,8 +38,10 @@ TRAINING_FAILED = (
 )
 # The sentences stand above remedies that would end the training, and before each of them.
 RUNS_ANYWAY = "The training was started all the same. To restart or drain one of its nodes would end it."
-LEFT_OUT = "The job goes on without the nodes that failed."
-HELD = f"{LEFT_OUT} It holds them: to restart or drain one of them may end it."
+LEFT_OUT = "The job goes on with the other nodes."
+HELD = f"{LEFT_OUT} A node that failed still belongs to it: restart or drain none of its nodes before it has ended."
+# What to do where the engine refused a training whose nodes had passed.
+REFUSED_JOB = "The checks had passed, and the engine refused the training. Correct what it says, and run the gate again."
 AFTER_TRAINING = "When the training has ended:"
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
@@ -194,6 +196,8 @@ def first_line(outcome: GateOutcome, name: str) -> str:
         )
     if answer is not None and decision is Decision.LAUNCHED:
         return f"APPROVED {short}: {answer.by} started the training despite warnings: {basis(judged.verdict)}"
+    if decision is Decision.REFUSED and outcome.left_out:
+        return f"GOES ON WITHOUT {', '.join(outcome.left_out)} {short}: {basis(judged.verdict)}"
     more = "".join(f"; left out: {reason}" for reason in outcome.left_out.values())
     return f"{headline(judged.verdict, name)}{more}"
 
@@ -255,6 +259,8 @@ def with_ending(outcome: GateOutcome, name: str) -> GateOutcome:
     had_passed = outcome.judged.verdict.answer is not Answer.NO_GO
     if outcome.ending is Ending.JOB_FAILED and state is JobState.FAILED and had_passed:
         context = replace(context, training=TRAINING_FAILED)
+    if outcome.ending is Ending.JOB_FAILED and outcome.decision is Decision.NOT_LAUNCHED:
+        context = replace(context, training=REFUSED_JOB)
     if context.past is not None:
         context = replace(context, past=context.past.ended(end))
     return replace(outcome, judged=replace(outcome.judged, context=replace(context, may_start=False)))

@@ -44,10 +44,10 @@ LOG = logging.getLogger("prelaunch")
 KEY = "repair"
 # What a person does next, by the reason why the repair stopped; and for all other reasons.
 NEXT = {
-    Reason.NOT_ALLOWED: "To allow the {step} now: prelaunch repair run {file} --allow {step}",
+    Reason.NOT_ALLOWED: "To allow the {step} now, for every open node: prelaunch repair run {file} --allow {step}",
     Reason.BREAKER_OPEN: "When the cause is found: prelaunch repair run {file} --close-breaker",
 }
-AGAIN = "Look at the node, and repair or replace it if it is broken. To test it again: prelaunch gate {file} --check-only"
+AGAIN = "Look at the node, and repair or replace it if it is broken. To test it, log in there: prelaunch check --instance-type {type}"
 MINUTE_S = 60.0
 
 
@@ -136,7 +136,9 @@ class GatePeople:
         which = ("--node", cases[0].node) if len(cases) == 1 else ()
         service = "; ".join(_service_text(case.node, machines.get(case.node)) for case in cases)
         step = next((rung for rung in REPAIRS if rung is required(cases[0])), Rung.REBOOT)
-        advice = NEXT.get(reason, AGAIN).format(file=shlex.quote(file), step=step.value)
+        advice = NEXT.get(reason, AGAIN).format(
+            file=shlex.quote(file), step=step.value, type=self.context.gate.cluster.declared.instance_type
+        )
         facts = (
             (MEANING, f"Now {service}. Prelaunch does nothing more by itself. {advice}"),
             ("condemned for", "; ".join(map(_finding_text, cases))),

@@ -72,7 +72,10 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
 }
 # Launchers of whose machines nobody can do what a remedy says.
 IRREPARABLE = frozenset({"sagemaker"})
-TEST_OF_ONE = "The command checks one of them by itself: if that passes, the gate's image or policy is wrong."
+TEST_OF_ONE = (
+    "The command checks one of them by itself: if that passes, the gate's image or policy is wrong; if it fails, the fault is in "
+    "the machines or in what they have in common."
+)
 TYPED = "The command of the other finding is for this one, too."
 # Of commands that run on the node: Slurm lets what runs on a drained node go on.
 SSH = "Run the ssh command when no job runs on the node any more (squeue -w NODE)."
@@ -85,8 +88,8 @@ PURPOSES: Mapping[str, str] = {
     "slurm": "When the checks pass on the node: scontrol update nodename=NODE state=resume.",
     "local": "Run the command on the machine that was tested, when nothing else runs there.",
     "kubernetes": "The commands only keep pods off the node; the rest of the remedy is still to be done.",
-    "sagemaker": "SageMaker can neither restart nor replace one machine: the command ends the warm pool and gives all of its "
-    "machines back, also the healthy ones. The next job waits for machines, and may get the same ones.",
+    "sagemaker": "The command ends the warm pool and gives back all of its machines, also the healthy ones: SageMaker can neither "
+    "restart nor replace one. The next job waits for machines, and may get the same ones.",
     "hyperpod": "HyperPod cannot reset one GPU: the label UnschedulablePendingReboot reboots the whole node. "
     + _OBEYS.format(what="the labels"),
     "hyperpod-slurm": _OBEYS.format(what="the reasons Action:Reboot and Action:Replace"),

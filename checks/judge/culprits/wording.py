@@ -35,7 +35,8 @@ FABRIC_REMEDY = (
 REMEDIES = {
     Entity.NODE: "Do not train on this node. Check its NICs, cables and switch port, and its GPUs.",
     Entity.RANK: "Do not train on this rank's GPU. Check it and the NIC nearest to it, with their cables.",
-    Entity.LINK: "Check the path between the two: cable, switch ports, routes. This does not mean that either end is broken.",
+    Entity.LINK: "Check the path between the two: cable, switch ports, routes. To train meanwhile, leave one of them out; "
+    "if the other one is slow then, it is the node.",
     Entity.RAIL: "Check this rail's switch, and the NIC and its settings that this local rank uses on every node.",
     Entity.SWITCH: "Check this switch and its uplinks before any node below it.",
     Entity.FABRIC: FABRIC_REMEDY,
@@ -97,7 +98,9 @@ def odds(culprit: Suspect) -> str:
     message, other = f"; probability {percent(culprit.probability)}", culprit.runner_up
     if other is None:
         return message
-    return f"{message}; otherwise it is {typed_subject(other.kind, other.subject)} ({percent(other.probability)})"
+    return (
+        f"{message}; less likely: {typed_subject(other.kind, other.subject)} ({percent(other.probability)})"
+    )
 
 
 def remedy(entity: Entity, matrix: Matrix) -> str:

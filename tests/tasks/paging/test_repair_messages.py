@@ -37,7 +37,7 @@ def people(folder: Path) -> GatePeople:
     """Of a gate file with an approver and an overrider, whose notifications go to the log."""
     gate = SimpleNamespace(
         name="prod",
-        cluster=SimpleNamespace(name="sim"),
+        cluster=SimpleNamespace(name="sim", declared=SimpleNamespace(instance_type="cpu")),
         notify=Notify(),
         approval=Approval(approvers=("U0APPROVES",), overriders=("U0OVERRIDES",)),
         remediation=RemediationTable(),
