@@ -6,8 +6,9 @@ that is in neither, such as one of a site's own check, is a noun by its own name
 
 In a predicate {value} is the value in its unit, {percent} a share as a percentage, {bytes} a number of bytes written out, {plain} a
 number as it is, {version} a version that was written as one number, "{n row}" a count with its noun ("{n process/processes}" names
-both forms), {texts} are the values that are texts, {clauses} are values that continue a sentence about their elements ("GPU 3 is too
-hot"), "[ in {at}]" is the element ("bf16") if there is one, and {check} the check without its family.
+both forms), {few} is "few", or "many" below zero, {texts} are the values that are texts, {clauses} are values that continue a
+sentence about their elements ("GPU 3 is too hot"), "[ in {at}]" is the element ("bf16") if there is one, and {check} the check
+without its family.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ REFERENCES = {
 }
 MEDIANS = {Over.PEERS: Reference.PEERS, Over.NODE: Reference.NODE, Over.FLEET: Reference.FLEET}
 MOST_ELEMENTS = 8
+MOST_MESSAGE = 400
 # Signals of Linux that end processes (signal(7)).
 SIGNALS = {
     2: "SIGINT",
@@ -157,7 +159,8 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
         return f"{noun} {listing}, it must be {show(wanted)}", False
     names_of: dict[str, list[str]] = {}
     for element, value in odd:
-        names_of.setdefault(show(value), []).append(_label(element))
+        text = _message(value) if "{texts}" in template else show(value)
+        names_of.setdefault(text, []).append(_label(element))
     texts = [f"{_numbered(names)}: {text}" if names[0] else text for text, names in names_of.items()]
     if not template:
         return f"{noun_of(check, metric)}: {_listed(texts)}", False
@@ -302,13 +305,19 @@ def show(value: object) -> str:
     return f"{start} ... {end}"
 
 
+def _message(value: object) -> str:
+    """A tool's message. Only its end is cut: without its middle it can say the opposite."""
+    text = str(value)
+    return text if len(text) <= MOST_MESSAGE else f"{text[:MOST_MESSAGE].rpartition(' ')[0]} ..."
+
+
 def _filled(template: str, check: str, value: float, unit: str, element: str, digits: int = 4) -> str:
     if value < 0 and template.startswith("lacks {n "):  # declared minus found
         template = _COUNT.sub(lambda match: f"{match[0]} too many", template.replace("lacks", "has", 1))
     text = _COUNT.sub(lambda match: _counted(abs(value), match[1], match[2]), template)
     text = text.replace("{value}", quantity(value, unit, digits)).replace("{percent}", percent(value, digits))
     text = text.replace("{bytes}", f"{figure(value)} bytes").replace("{plain}", f"{value:.10g}")
-    text = text.replace("{version}", version(value))
+    text = text.replace("{version}", version(value)).replace("{few}", "many" if value < 0 else "few")
     text = text.replace("{check}", check.rpartition(".")[2])
     return _OPTIONAL.sub(lambda match: match[1].replace("{at}", element) if element else "", text)
 

@@ -17,7 +17,7 @@ from checks.explain.reading import (
 )
 from checks.explain.unread_lines import lines_matching
 from checks.facts.instances import Instance
-from checks.model import Value
+from checks.model import Declared, Value
 from checks.probes.collectives import nccl_log, nccl_tests, nccl_tests_result
 from checks.probes.collectives.nccl_log import NcclLine, NcclLog
 from checks.probes.collectives.nccl_tests_result import NcclTestsRun, faults, name_of
@@ -107,6 +107,14 @@ def _of_runs(runs: Sequence[NcclTestsRun], log: NcclLog, options: ReadOptions) -
     if options.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
     declared = options.declared.ranks if options.declared else None
+    if (
+        options.declared
+        and (found := max(_nodes_of(run, options.declared) for run in runs)) > options.declared.nodes
+    ):
+        doubt = (
+            f"the output is of {found} nodes, and --nodes says {options.declared.nodes}. Give --nodes {found}"
+        )
+        unread, declared = [*unread, Complete(doubt)], None  # whether ranks are missing cannot be told
     if options.declared is None:
         unread.append(ONE_PROCESS if any(map(nccl_tests_result.lists_one_process, runs)) else UNRATED)
     results = [
@@ -148,8 +156,11 @@ def _of_log(log: NcclLog, text_: str, options: ReadOptions) -> Reading:
     if text_ and not text_.endswith("\n"):
         unread.append("the last line is not complete: the log was truncated")
     if options.declared and log.ranks not in (0, options.declared.ranks):
-        doubt = f"{options.declared.ranks} ranks are declared, but the log is of {log.ranks}. Correct --nodes"
-        unread.append(Complete(doubt))
+        number, left = divmod(log.ranks, options.declared.ranks_per_node)
+        remedy = "Give the log of a run on all GPUs of each node" if left else f"Give --nodes {number}"
+        unread.append(
+            Complete(f"the log is of {log.ranks} ranks, and {options.declared.ranks} are declared. {remedy}")
+        )
     if instance is None:
         unread.append(UNDECLARED)
     results = [_transport(log, instance, nodes)] if log.channels else []
@@ -310,6 +321,12 @@ def _citations(runs: Sequence[NcclTestsRun]) -> str:
 
 def _nodes(runs: Sequence[NcclTestsRun], options: ReadOptions) -> int:
     return max(max(len(run.hosts) for run in runs), options.declared.nodes if options.declared else 1)
+
+
+def _nodes_of(run: NcclTestsRun, declared: Declared) -> int:
+    """On how many nodes it ran: the hosts that it lists; where it does not list all ranks, as many as the ranks need."""
+    ranks = nccl_tests_result.ranks_of(run)
+    return len(run.hosts) if len(run.ranks) == ranks else -(-ranks // declared.ranks_per_node)
 
 
 def _each(lines: Sequence[NcclLine]) -> str:

@@ -51,7 +51,7 @@ def transport(context: Context) -> Measurement:
 
     Counts are of this rank's channels. `fallback_channels`: over TCP (or another libfabric provider) though the type
     has EFA, or InfiniBand. `unproven_channels`: the log does not say whether this is one; `unjudged_channels`: over TCP, and
-    the instance table does not say whether the type has EFA. `without_gpudirect`: through the host's
+    it is unknown whether the type has EFA. `without_gpudirect`: through the host's
     memory though the network reaches this GPU's; `gpudirect_off`: all of them. `without_nvlink`: between GPUs of a
     node through shared memory though an NVSwitch joins them. `nics_missing`: EFA devices or InfiniBand ports that NCCL did not find.
     `warnings`: lines that NCCL itself marks WARN. It must follow the collectives.
@@ -89,7 +89,7 @@ def measured(log: NcclLog, instance: Instance | None, nodes: int) -> dict[str, V
         "channels": len(log.channels),
         "fallback_channels": len(fallback),
         "unproven_channels": len(unproven),
-        "unjudged_channels": len(tcp) if instance is not None and efa is None else 0,
+        "unjudged_channels": len(tcp) if efa is None else 0,
         "gpudirect_off": bool(plain) and len(plain) == len(over_rdma),
         "without_gpudirect": len(plain),
         "without_nvlink": len(shared),
@@ -107,9 +107,7 @@ def _fallback(
     log: NcclLog, network: Sequence[Channel], instance: Instance | None
 ) -> tuple[list[Channel], list[Channel]]:
     """The channels that fell back to TCP, and those for which the log does not say so."""
-    if instance is None:
-        return [], [channel for channel in network if channel.carrier == "Socket"]
-    if not instance.efa_devices and not instance.ib_ports:
+    if instance is None or not (instance.efa_devices or instance.ib_ports):
         return [], []
     carriers = [(channel, _carrier_of(channel, log)) for channel in network]
     wrong = [channel for channel, name in carriers if name is not None and not _may_be_rdma(name, instance)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.judge.rules.apply import apply
-from checks.judge.rules.wording import figure, show
+from checks.judge.rules.wording import figure, show, unequal
 from checks.model import Cause, Level, Observation, Outcome, Value
 from checks.model_details import Reference
 from checks.policy import CheckPolicy, Over, Rule
@@ -53,6 +53,17 @@ def test_a_long_text_is_cut_between_words() -> None:
     assert "x" * 120 == show("x" * 120)
     assert f"{'x' * 70} ... {'x' * 40}" == show("x" * 121)
     assert f"{'begin ' * 11}... {'begin ' * 5}the end" == show(words)
+
+
+def test_a_message_of_a_tool_keeps_its_middle() -> None:
+    """Without it "Verify that the cooling is functional" says that it is; only what is very long is cut, at its end."""
+    words = "verify that " * 30 + "it is functional"
+    said, cut = (
+        unequal("dcgm.diag", "hardware_failures", [("", text)], "")[0] for text in (words, f"{words} {words}")
+    )
+
+    assert f"fails DCGM's diagnostic: {words}" == said
+    assert cut.startswith(said) and cut.endswith(" ...")
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,11 @@ def test_sockets_on_a_type_that_may_have_efa_are_not_judged() -> None:
     """They are counted, and no fallback; where the table says of EFA they are one, or none."""
     said = nccl_log.read(recorded("log_socket.txt"))
     types = [Instance(4, "T4", MADE_UP, efa_devices=efa) for efa in (None, 1, 0)]
-    counts = [transport.measured(said, kind, 2) for kind in types]
+    counts = [transport.measured(said, kind, 2) for kind in (*types, None)]
 
-    assert [made["unjudged_channels"] for made in counts] == [8, 0, 0]
-    assert [made["fallback_channels"] for made in counts] == [0, 8, 0]
+    assert [made["unjudged_channels"] for made in counts] == [8, 0, 0, 8]
+    assert [made["fallback_channels"] for made in counts] == [0, 8, 0, 0]
+    assert 0 == sum(made["unproven_channels"] for made in counts)
 
 
 def test_a_rank_sets_it_before_nccl_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,6 +211,24 @@ def test_rank_count_below_the_declared_one_is_reported_missing() -> None:
     assert (8,) == part.metrics["ranks_missing"]
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "remedy"),
+    [
+        ("two_nodes_2.17.txt", P5, "Give --nodes 2"),
+        ("log_socket.txt", P5, "Give the log of a run on all GPUs of each node"),
+        ("log_efa.txt", ReadOptions(declared("p5.4xlarge", 1)), "Give --nodes 2"),
+    ],
+)
+def test_output_of_another_number_of_nodes_is_not_judged_and_says_what_to_type(
+    name: str, options: ReadOptions, remedy: str
+) -> None:
+    """Ranks that are too many are no ranks that are missing, and no number of nodes is asked for that there cannot be."""
+    reading = nccl_reading.read(recorded(name), options)
+
+    assert any(remedy == str(reason).partition(". ")[2] for reason in reading.unread)
+    assert "ranks_missing" not in reading.checks[0].metrics
+
+
 def test_a_listing_that_lost_a_rank_is_no_listing_of_one_process() -> None:
     """It was cut."""
     text = without("Rank  7")(all_reduce(rates={1 << 27: 250.0, 1 << 28: 250.0}))
