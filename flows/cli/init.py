@@ -109,7 +109,10 @@ def _machine(text: str, name: str) -> tuple[int, DeclaredMachine]:
         _require_one_of("--machine", key, MACHINE)
     models = {entry.gpu: entry.gpu_memory_mib for entry in builtin().instances.values() if entry.gpu}
     gpu = values.get("gpu", "")
-    _require_one_of("--machine", gpu, tuple(models))
+    family = re.split("[ _-]", gpu.upper().removeprefix("NVIDIA "))[0]
+    alike = [model for model in models if family and model.upper().startswith(family)]
+    # Another family has other rates, so a name that only looks similar is none to guess.
+    _require_one_of("--machine", gpu, tuple(models), alike if len(alike) == 1 else ())
     values.setdefault("gpu_memory_mib", str(models[gpu] or ""))
     gpus, memory, network = (_count(f"--machine {key}", values.get(key, "")) for key in MACHINE[1:])
     return gpus, DeclaredMachine(gpu, gpu_memory_mib=memory, network_gbit_s=network)
@@ -143,9 +146,12 @@ def _notifiers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _require_one_of(option: str, text: str, choices: Sequence[str]) -> None:
+def _require_one_of(
+    option: str, text: str, choices: Sequence[str], alike: Sequence[str] | None = None
+) -> None:
     if text not in choices:
-        raise InputError(option, f"{text!r:.80} is none of {', '.join(choices)}.", "", nearest(text, choices))
+        near = nearest(text, choices) if alike is None else next(iter(alike), None)
+        raise InputError(option, f"{text!r:.80} is none of {', '.join(choices)}.", "", near)
 
 
 def _require_accepted(file: Path, text: str) -> None:

@@ -50,7 +50,6 @@ WORK = ".prelaunch"
 MISSING_NAMED = 8
 # Between the answer and the start of the training: the engine matches, provisions, and takes the machines over.
 MARGIN_S = 600.0
-SPARES_IN_JOB = 'spares need placement = "in_job" in [cluster.options]: only there the nodes that passed go on without the others'
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,9 @@ def open_gate_context(request: GateRequest) -> GateContext:
     _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
     if gate.cluster.declared.spares and launcher.placement is not Placement.IN_JOB:
-        raise GateFileError(file, "cluster.declared.spares", SPARES_IN_JOB)
+        key = "in_job = true" if "in_job" in options_of(engine.launcher) else 'placement = "in_job"'
+        message = f"spares need {key} in [cluster.options]: only there the nodes that passed go on without the others"
+        raise GateFileError(file, "cluster.declared.spares", message)
     if request.launch:
         _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return GateContext(
@@ -300,9 +301,12 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     if instance.gpus != declared.gpus_per_node:
         text = f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
         raise GateFileError(file, "cluster.declared.gpus_per_node", text, str(instance.gpus))
+    if declared.gpus_per_node not in (0, declared.ranks_per_node):
+        text = f"{declared.gpus_per_node} GPUs and {declared.ranks_per_node} ranks per node: each GPU has one rank"
+        raise GateFileError(file, "cluster.declared.ranks_per_node", text, str(declared.gpus_per_node))
     if not facts.are_for(policy.instance_types, gate.declared(())):
-        machine, types = (declared.instance_type, types_text(policy.instance_types, declared.instance_type))
-        text = f"policy {policy.name!r} ({gate.policy.file}) was not written for {machine}, but for {types}"
+        types = types_text(policy.instance_types, declared.instance_type)
+        text = f"policy {policy.name!r} ({gate.policy.file}) was not written for {declared.instance_type}, but for {types}"
         message = f"{text}. Name another in [policy] file, or add the type to a copy of this one"
         raise GateFileError(file, where, message)
     try:

@@ -13,6 +13,7 @@ from checks.documents.nearest import nearest
 from checks.judge.rules.wording import and_text
 from checks.model import KernelLog
 from checks.value_types import DecodeError, required, shape
+from tasks.gate_file.model import DeclaredTable
 from tasks.gate_file.read import ALL_KEYS
 from tasks.launchers.base import Launcher, LaunchRejected
 
@@ -64,6 +65,8 @@ def option_faults(engine: str, options: Mapping[str, object]) -> Iterator[Decode
             has = f"{and_text(others)} {verb} it" if others else ALL_KEYS
             lacks = f"the launcher {engine} has no such option; {has}"
             reason = lacks if others or near is None else "unknown key"
+            if name in DeclaredTable.model_fields:
+                reason, near = f"{name} belongs to [cluster.declared]", None
             yield DecodeError(reason, f"options.{name}", None if others else near)
             continue
         try:

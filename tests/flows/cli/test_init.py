@@ -126,6 +126,7 @@ def described(kind: str, words: str) -> tuple[str, ...]:
         (options("slurm", "ours-1", 2), "prelaunch init --machine"),
         (described("ours", ""), "'' is none of"),
         (described("ours", "gpu=H2000"), "'H2000' is none of"),
+        (described("ours", "gpu=H100"), "Did you mean 'H100 80GB HBM3'?"),
         (described("ours", "gpu=H200"), "--machine gpus: '' is not a number"),
         (described("ours", f"{H200},network_gbit_s=fast"), "network_gbit_s: 'fast' is not a number"),
         (described("ours", "gpu=H200,memory=8"), "'memory' is none of"),

@@ -65,7 +65,7 @@ def test_spares_are_machines_of_the_same_job(tmp_path: Path) -> None:
         context.declared.spares,
         context.gate.title,
     )
-    assert 'spares need placement = "in_job"' in str(refusal(alone, "cluster.declared.spares=1"))
+    assert "spares need in_job = true in" in str(refusal(alone, "cluster.declared.spares=1"))
     assert "spares must be fewer than nodes" in str(refusal(path, "cluster.declared.spares=2"))
     assert "observing leaves no node out" in str(refusal(observes, "cluster.declared.spares=1"))
 

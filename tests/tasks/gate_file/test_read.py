@@ -76,6 +76,8 @@ def test_every_shipped_gate_file_opens(path: Path) -> None:
         ('file = "policy.toml"', "", "policy.file: missing key", None),
         ('"cpu"', '"p5.48xlage"', "cluster.declared.instance_type: 'p5.48xlage' is not a known instance type", "p5.48xlarge"),
         ("ranks_per_node", "gpus_per_node = 8\nranks_per_node", "cluster.declared.gpus_per_node: cpu has 0", "0"),
+        ('"cpu"\nnodes = 2\nranks_per_node = 2', '"p5.48xlarge"\nnodes = 2\ngpus_per_node = 8\nranks_per_node = 4',
+         "cluster.declared.ranks_per_node: 8 GPUs and 4 ranks per node: each GPU has one rank", "8"),
         ('launcher = "local"', 'launcher = "locl"', "cluster.launcher: launcher 'locl' is none of local", None),
         ("network_s = 5.0", 'extra = ["no.such:thing"]', "checks.extra: check 'no.such:thing' cannot be imported", None),
         ('owner = ["slack", "apprise"]', "", "notify: name the owner of the gate", None),
@@ -142,7 +144,7 @@ def test_overrides_change_values(tmp_path: Path) -> None:
 def test_every_wrong_key_is_named_at_once(tmp_path: Path) -> None:
     """Each with its line and the nearest valid word, so that nobody runs a command once for every typo."""
     path = edit(edit(write_gate(tmp_path), "nodes = 2", "nodes = 0"), 'profile = "quick"', 'profle = "quick"')
-    edit(edit(path, "grace_s", 'partition = "x"\ngrace_z'), "policy.toml", "polcy.toml")
+    edit(edit(path, "grace_s", 'partition = "x"\nspares = 1\ngrace_z'), "policy.toml", "polcy.toml")
     error = refusal(edit(path, "network_s = 5.0", 'skip = ["disk.oi", "x"]\ntimeouts_s = { "gpu.ecx" = 1 }'))
     first, also, *others = str(error).splitlines()
 
@@ -150,6 +152,7 @@ def test_every_wrong_key_is_named_at_once(tmp_path: Path) -> None:
     assert [
         "cluster.declared.nodes: must be 1 or more, and is 0.",
         "cluster.options.partition: the launcher local has no such option; slurm has it.",
+        "cluster.options.spares: spares belongs to [cluster.declared].",
         "cluster.options.grace_z: unknown key. Did you mean 'grace_s'?",
         "checks.skip[0]: there is no such check. Did you mean 'disk.io'?",
         "checks.skip[1]: there is no such check.",
