@@ -40,7 +40,9 @@ SUBJECT = "input"
 ITSELF = "explain"
 NOTHING = Coverage(Count(0, 0), Count(0, 0), Count(0, 0), Count(0, 1))
 # What a tool printed no value for is often what it could not read, and no part of the output is lost.
-NO_VALUE = f"{WHOLE} If it is whole, read these lines by hand: the tool printed no value."
+NO_VALUE = (
+    "The tool printed no value here: see what it printed instead. If the output is cut, give all of it."
+)
 DECLARE = "Give --instance-type, so that Prelaunch knows what the output must contain."
 
 

@@ -221,9 +221,12 @@ def _next(result: ExplainedInput) -> str:
     """What to type on the node once the remedies are done."""
     names = result.reading.hosts if result.reading else ()
     hosts = listed_names(list(map(one_line, names)), MOST_HOSTS)
-    declared = f" --instance-type {result.instance_type}" if result.instance_type else ""
+    declared = result.instance_type or "TYPE"
     again = "repeat the run, and test each of" if len(names) > 1 else "test"
-    return f"Next: after that, {again} {hosts or 'the node that printed this'} again. Type there: prelaunch check{declared}"
+    subject = hosts or "the node that printed this"
+    return (
+        f"Next: after that, {again} {subject} again. Type there: prelaunch check --instance-type {declared}"
+    )
 
 
 def not_judged(left_out: Sequence[str]) -> list[str]:

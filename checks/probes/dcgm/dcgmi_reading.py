@@ -78,8 +78,9 @@ def _diag(text: str, diagnosis: Diagnosis, options: ReadOptions) -> Reading:
         f"level {level} as far as its tests tell"
     )
     result = CheckData("dcgm.diag", metrics, lines, diag.account(diagnosis))
+    brief = "" if declared or not diagnosis.gpus else f"{len(diagnosis.gpus)} GPU{plural} (number not judged)"
     understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _MESSAGE)
-    return Reading(OutputKind.DCGMI, title, (result,), tuple(unread), understood=understood)
+    return Reading(OutputKind.DCGMI, title, (result,), tuple(unread), understood=understood, brief=brief)
 
 
 def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from checks.explain.reading import CheckData, Garbled, OutputKind, Reading, ReadOptions
+from checks.explain.reading import CheckData, Complete, Garbled, OutputKind, Reading, ReadOptions
 from checks.explain.unread_lines import lines_between
 from checks.facts.builtin import builtin
 from checks.facts.driver_fields import Field, FieldReader
@@ -20,7 +20,7 @@ from checks.model import MachinePart as Applies
 from checks.model import Value
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
 from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, parse
-from checks.probes.gpu.record import Gpu, bare, columns, is_model, padded, texts, values_as_text
+from checks.probes.gpu.record import Gpu, bare, columns, is_model, texts, values_as_text
 from checks.probes.gpu.state import ECC, MODES, POWER, PROCESSES, REMAP, RETIRED, limit_ratio, retired
 from checks.probes.gpu.under_load import FAULT_REASONS, THERMAL
 from checks.value_types import version_of
@@ -52,7 +52,10 @@ SIMPLE: Mapping[str, tuple[str, ...]] = {
     "gpu.row_remap": REMAP,
     "gpu.recovery_action": ("recovery_action",),
     "gpu.fabric": FABRIC,
+    "gpu.retired_pages": RETIRED,
+    "gpu.power": POWER,
 }
+MADE_BY = {"gpu.retired_pages": retired, "gpu.power": limit_ratio}
 
 
 def detect(text: str) -> bool:
@@ -75,17 +78,21 @@ def read(text: str, options: ReadOptions) -> Reading:
     models = Counter(gpu.text("model") or "a GPU of unknown model" for gpu in parsed.gpus)
     models_text = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
     nameless = (gpu.label for gpu in parsed.gpus if not gpu.text("uuid") and not _is_lost(gpu))
-    unread = tuple(
-        f"{label} has no UUID, so it cannot be distinguished from another GPU" for label in nameless
-    )
+    unread = [f"{label} has no UUID, so it cannot be distinguished from another GPU" for label in nameless]
+    unread += [
+        Complete(f"{gpu.label}: instead of values nvidia-smi printed that the GPU is lost or needs a reset")
+        for gpu in parsed.gpus
+        if _is_lost(gpu) or any(_is_silent(gpu, names) for names in SIMPLE.values())
+    ]
     return Reading(
         OutputKind.NVIDIA_SMI,
         f"nvidia-smi -q -x of driver {parsed.driver or 'unknown'}, {models_text}",
         measured,
-        unread,
+        tuple(unread),
         driver=parsed.driver,
         unreported=unreported,
         understood=lines_between(text, _begin(text), end),
+        brief="" if options.declared else f"{models_text} (number not judged)",
     )
 
 
@@ -113,34 +120,32 @@ def _all_results(smi: Document, options: ReadOptions) -> list[CheckData]:
     expected = declared.gpus_per_node if declared else smi.attached
     if not smi.gpus and not expected:
         raise Garbled("the text describes no GPU and none is declared, so there is nothing to judge")
-    gpus = padded(smi.gpus, expected)
     results = [_inventory(smi, expected, instance.gpu if instance else "")]
-    for check, names in SIMPLE.items():
+    for check, names in {**SIMPLE, **({"gpu.pcie": ("pcie_width",)} if declared else {})}.items():
         if check == "gpu.fabric" and declared and lacks(Applies.NVLINK, declared, instance):
             continue
         wanted = ("memory_total_mib", *names) if check == "gpu.memory" and declared else names
-        results.append(_result_of(check, gpus, wanted, columns(gpus, wanted)))
-    results.append(
-        _result_of("gpu.retired_pages", gpus, RETIRED, {**columns(gpus, RETIRED), **retired(gpus)})
-    )
-    results.append(_result_of("gpu.power", gpus, POWER, {**columns(gpus, POWER), **limit_ratio(gpus)}))
-    if declared:
-        results.append(_result_of("gpu.pcie", gpus, ("pcie_width",), columns(gpus, ("pcie_width",))))
-    reasons = {name: tuple(gpu.number(f"reason_{name}") for gpu in gpus) for name in FAULT_REASONS}
+        if some := [gpu for gpu in smi.gpus if not _is_lost(gpu) and not _is_silent(gpu, wanted)]:
+            more = MADE_BY[check](some) if check in MADE_BY else {}
+            results.append(_result_of(check, some, wanted, {**columns(some, wanted), **more}))
+    reasons = {name: tuple(gpu.number(f"reason_{name}") for gpu in smi.gpus) for name in FAULT_REASONS}
     active = {name: column for name, column in reasons.items() if any(column)}
     if active:
-        labels: dict[str, Value] = {"gpus": tuple(gpu.label for gpu in gpus)}
-        results.append(_result_of("gpu.clocks", gpus, tuple(active), {**active, **labels}, prefix="reason_"))
+        labels: dict[str, Value] = {"gpus": tuple(gpu.label for gpu in smi.gpus)}
+        results.append(
+            _result_of("gpu.clocks", smi.gpus, tuple(active), {**active, **labels}, prefix="reason_")
+        )
     return results
 
 
 def _inventory(smi: Document, expected: int, model: str) -> CheckData:
     alive = [gpu for gpu in smi.gpus if not _is_lost(gpu)]
     uuids = [gpu.text("uuid") for gpu in alive if gpu.text("uuid")]
+    lost = [gpu for gpu in smi.gpus if _is_lost(gpu)]
     metrics: dict[str, Value] = {
         "gpus_found": len(alive),
         "gpus_missing": (expected - len(alive),),
-        "sources": ("nvidia-smi",),
+        "sources": (f"nvidia-smi{': ' * bool(lost)}{' and '.join(gpu.label for gpu in lost)}",),
         "duplicate_uuids": sum(times - 1 for times in Counter(uuids).values()),
         "models": texts(alive, "model"),
         "vbios": texts(alive, "vbios"),
@@ -155,7 +160,6 @@ def _inventory(smi: Document, expected: int, model: str) -> CheckData:
         metrics["unlike_models"] = tuple(likeness) or (None,)
     lines = {name: _lines(smi.gpus, name) for name in metrics if name != "gpus"}
     lines |= {"driver": smi.lines.get("driver_version", ""), "cuda": smi.lines.get("cuda_version", "")}
-    lost = [gpu for gpu in smi.gpus if _is_lost(gpu)]
     silent = (
         gpu.lines.get(name, "")
         for gpu in lost
@@ -163,7 +167,7 @@ def _inventory(smi: Document, expected: int, model: str) -> CheckData:
         if LOST.fullmatch(reason)
     )
     attached = smi.lines.get("attached_gpus", "")
-    lines["gpus_missing"] = "\n".join(dict.fromkeys(line for line in (attached, *silent) if line))
+    lines["gpus_missing"] = "\n".join(dict.fromkeys(line for line in (*silent, attached) if line))
     evidence = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
     return CheckData("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, evidence)
 
@@ -171,6 +175,11 @@ def _inventory(smi: Document, expected: int, model: str) -> CheckData:
 def _is_lost(gpu: Gpu) -> bool:
     """Whether nothing can be read from it. One of which the driver says what it needs is there: gpu.recovery_action judges it."""
     return not gpu.number("recovery_action") and any(map(LOST.fullmatch, gpu.unread.values()))
+
+
+def _is_silent(gpu: Gpu, names: Sequence[str]) -> bool:
+    """Whether the driver says why it does not give these values. Then another finding is about the GPU."""
+    return any(LOST.fullmatch(gpu.unread.get(name, "")) for name in _fields(names, ""))
 
 
 def _result_of(

@@ -113,7 +113,10 @@ def test_the_text_names_the_lines(run: Run) -> None:
         "  | 2: wrong 7",
         "  Do: Replace it.",
     ] == lines[4:7]
-    assert "Next: after that, test the node that printed this again. Type there: prelaunch check" == lines[8]
+    assert (
+        "Next: after that, test the node that printed this again. Type there: prelaunch check --instance-type TYPE"
+        in lines[8]
+    )
 
 
 def test_explain_lists_what_was_not_judged(run: Run) -> None:

@@ -27,8 +27,10 @@ def test_a_failure_is_shown_with_its_lines() -> None:
 
 
 def test_without_a_declaration_gpus_are_not_counted() -> None:
-    """Nobody said how many there should be."""
-    assert "gpus_missing" not in read(text_of("diag_4_r2_seven_gpus.json"), ReadOptions()).checks[0].metrics
+    """Nobody said how many there should be, and the first line says so."""
+    reading = read(text_of("diag_4_r2_seven_gpus.json"), ReadOptions())
+
+    assert "gpus_missing" not in reading.checks[0].metrics and "7 GPUs (number not judged)" == reading.brief
     assert 1 == read(text_of("diag_4_r2_seven_gpus.json"), P5).checks[0].metrics["gpus_missing"]
 
 

@@ -9,7 +9,8 @@ from checks.explain.reading import CheckData, Garbled, ReadOptions
 from checks.explain.registry import read
 from checks.probes.gpu import nvidia_smi_reading
 from checks.probes.gpu.nvidia_smi import parse
-from tests.corpus.case import recordings_of
+from tests.corpus.case import declared, recordings_of
+from tests.corpus.judging import explained
 
 recorded = recordings_of("gpu")
 
@@ -99,9 +100,19 @@ def test_a_missing_gpu_rests_on_the_lines_that_say_so() -> None:
     """How many are attached, and what the lost one printed."""
     lines = parts(recorded("h100_faults.xml"))["gpu.inventory"].lines["gpus_missing"].splitlines()
 
-    assert "7: <attached_gpus>8</attached_gpus>" == lines[0]
+    assert "7: <attached_gpus>8</attached_gpus>" == lines[-1]
     assert len(lines) > 1
-    assert all("GPU is lost" in line for line in lines[1:])
+    assert all("GPU is lost" in line for line in lines[:-1])
+
+
+def test_a_lost_gpu_is_one_finding_and_one_sentence() -> None:
+    """It is named, and no check asks for the values that it cannot give; those that are not listed are missing, and no more."""
+    said = explained(recorded("h100_faults.xml"), declared("p5.48xlarge")).findings
+    lost = [finding.message for finding in said if "GPU 5 " in finding.message]
+    alone = explained(recorded("h100_healthy.xml"), declared("p5.48xlarge")).findings
+
+    assert 2 == len(lost) and "lacks 1 GPU according to nvidia-smi: GPU 5 (0000:91:00.0)" == lost[0]
+    assert ["lacks 7 GPUs according to nvidia-smi"] == [finding.message for finding in alone]
 
 
 def test_a_gpu_of_which_the_driver_says_what_it_needs_is_not_missing() -> None:
