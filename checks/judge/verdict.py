@@ -121,7 +121,7 @@ def decide(
 
 def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdict:
     """The verdict on something that is not a report: CANNOT TELL."""
-    remedy = "Run the gate again. A truncated file means that its writer died or the disk was full."
+    remedy = "Run the gate again, or for a tool's output type: prelaunch explain FILE. A truncated file means that its writer died."
     finding = _of_cluster("report", Cause.EVIDENCE, f"the report cannot be read: {reason}", remedy)
     digests = Digests(digest(data), policy.digest, facts.digest, None, ENGINE)
     return conclude([finding], NOTHING, policy, 1, digests, None)

@@ -33,7 +33,7 @@ from tasks.reports.read import declared_of, default_policy_of, exit_code, policy
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--instance-type T --profile P --policy FILE --out FILE, and the outputs."""
-    text = "the instance type that this machine should be, such as cpu or p5.48xlarge"
+    text = "required: the instance type that this machine should be, such as cpu or p5.48xlarge"
     parser.add_argument("--instance-type", metavar="T", help=text)
     names = [profile.value for profile in Profile]
     text = "how thoroughly to check (default quick)"

@@ -126,7 +126,7 @@ def _unchanged(context: GateContext, environment: Mapping[str, str]) -> list[str
 def _summary(context: GateContext, planned: Sequence[Planned]) -> str:
     gate, declared = context.gate, context.declared
     gpus = f", {declared.gpus_per_node} GPUs each" if declared.gpus_per_node else ""
-    spares = f" ({counted(declared.spares, 'spare')} among them)" if declared.spares else ""
+    spares = f" ({counted(declared.spares, 'spare')}, so the checks may run twice)" if declared.spares else ""
     running = sum(1 for entry in planned if entry.skip is None and entry.check not in gate.checks.skip)
     summary = (
         f"Plan of gate {gate.name}: {running} checks on {counted(declared.nodes, 'node')}{spares} of {declared.instance_type}{gpus}, "

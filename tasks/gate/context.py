@@ -296,7 +296,6 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     declared = gate.cluster.declared
     require_known_type(file, gate, policy, facts)
     instance = facts.instances[declared.instance_type]
-    where = "cluster.declared.instance_type"
     require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
         text = f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
@@ -307,8 +306,8 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     if not facts.are_for(policy.instance_types, gate.declared(())):
         types = types_text(policy.instance_types, declared.instance_type)
         text = f"policy {policy.name!r} ({gate.policy.file}) was not written for {declared.instance_type}, but for {types}"
-        message = f"{text}. Name another in [policy] file, or add the type to a copy of this one"
-        raise GateFileError(file, where, message)
+        text += ". Name another in [policy] file, or add the type to a copy of this one"
+        raise GateFileError(file, "cluster.declared.instance_type", text)
     try:
         catalogue = catalog.with_extra(gate.checks.extra)
     except CatalogError as error:

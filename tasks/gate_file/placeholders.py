@@ -83,7 +83,9 @@ def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> Non
     if refused:
         first, *others = refused
         text = f"{first.message}. {first.remedy}"
-        text += f" The same holds for {', '.join(item.location for item in others)}" if others else ""
+        alike = [item.location for item in others if item.remedy == first.remedy]
+        text += f" The same holds for {', '.join(alike)}." if alike else ""
+        text += "".join(f" {item.text}" for item in others if item.remedy != first.remedy)
         raise GateFileError(file, first.key, text, line=first.line)
 
 

@@ -61,8 +61,7 @@ def option_faults(engine: str, options: Mapping[str, object]) -> Iterator[Decode
         if name not in types:
             others = [launcher for launcher in LAUNCHERS if name in options_of(launcher)]
             near = nearest(name, tuple(types))
-            verb = "has" if len(others) == 1 else "have"
-            has = f"{and_text(others)} {verb} it" if others else ALL_KEYS
+            has = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it" if others else ALL_KEYS
             lacks = f"the launcher {engine} has no such option; {has}"
             reason = lacks if others or near is None else "unknown key"
             if name in DeclaredTable.model_fields:

@@ -74,6 +74,9 @@ def sensitivity_lines(verdict: Verdict) -> Iterator[str]:
         limit = "at no known limit" if entry.seen_from is None else f"from {percent(entry.seen_from)}"
         by_check.setdefault(entry.check, []).append(f"a {entry.component} {limit}")
     for check, limits in by_check.items():
+        if not any(entry.seen_from for entry in verdict.seen_from if entry.check == check):
+            yield f"{check} has too few parts to say how small a slowdown it would have named."
+            continue
         yield f"How small a slowdown {check} could have seen, below the others: {', '.join(limits)}."
 
 
@@ -127,7 +130,7 @@ def explanation(verdict: Verdict) -> str:
         lacks = (
             "evidence is missing"
             if _lacks(verdict)
-            else "everything was measured, but some of the measurements cannot be relied on"
+            else "nothing is missing, but the measurements cannot be judged as they are"
         )
         return f"The gate cannot tell: {lacks}. This does not mean that any machine is broken."
     if verdict.suspect_policy:

@@ -102,7 +102,7 @@ def unknown_lines(machine: TrendMachine) -> list[str]:
     lacking = [course for course in machine.courses if course.motion is Motion.UNKNOWN and course.lack]
     since = machine.changes[-1].day if machine.changes else -math.inf
     counts = [sum(point.day >= since for point in c.points) for c in lacking if c.lack is Lack.PROOFS]
-    needed = f"{LEAST_PROOFS} gates since the node last changed must have measured it, and at most {max(counts, default=0)} did"
+    needed = f"{LEAST_PROOFS} gates since the node last changed are needed, and there are at most {max(counts, default=0)}"
     reasons = {lack: needed if lack is Lack.PROOFS else lack.value for lack in Lack}
     by_lack = Counter(course.lack for course in lacking)
     return [

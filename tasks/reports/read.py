@@ -210,7 +210,7 @@ def read_input(file: str) -> tuple[str, bytes]:
             return str(path), opened.read(REPORT_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        message = f"it cannot be read ({reason}). Name a report, a folder, or - for stdin."
+        message = f"it cannot be read ({reason}). Name a report, a folder, a gate id, or - for stdin."
         raise InputError(file, message) from error
 
 

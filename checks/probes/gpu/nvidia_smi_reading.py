@@ -154,20 +154,13 @@ def _inventory(smi: Document, expected: int, model: str) -> CheckData:
         "gpus": tuple(gpu.label for gpu in alive) or ("no GPU",),
     }
     if model:
-        likeness = (
-            int(not is_model(gpu.text("model"), model)) if gpu.text("model") else None for gpu in alive
-        )
-        metrics["unlike_models"] = tuple(likeness) or (None,)
+        names = [gpu.text("model") for gpu in alive]
+        metrics["unlike_models"] = tuple(int(not is_model(n, model)) if n else None for n in names) or (None,)
     lines = {name: _lines(smi.gpus, name) for name in metrics if name != "gpus"}
     lines |= {"driver": smi.lines.get("driver_version", ""), "cuda": smi.lines.get("cuda_version", "")}
-    silent = (
-        gpu.lines.get(name, "")
-        for gpu in lost
-        for name, reason in gpu.unread.items()
-        if LOST.fullmatch(reason)
-    )
-    attached = smi.lines.get("attached_gpus", "")
-    lines["gpus_missing"] = "\n".join(dict.fromkeys(line for line in (*silent, attached) if line))
+    silent = [gpu.lines.get(n, "") for gpu in lost for n, why in gpu.unread.items() if LOST.fullmatch(why)]
+    silent.append(smi.lines.get("attached_gpus", ""))
+    lines["gpus_missing"] = "\n".join(dict.fromkeys(filter(None, silent)))
     evidence = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
     return CheckData("gpu.inventory", metrics, {name: line for name, line in lines.items() if line}, evidence)
 

@@ -59,7 +59,8 @@ print("torch", importlib.util.find_spec("torch") is not None)
     fi
 done
 """
-ASK_ELSEWHERE = "Run this where scontrol ping answers, such as on a login node, or start slurmctld."
+UNSEEN = "Until then nothing is known of the partition, its nodes, the folder and Python."
+ASK_ELSEWHERE = f"Run this where scontrol ping answers, such as on a login node, or start slurmctld. {UNSEEN}"
 PYTHONS = ("python3", "python", "/opt/conda/bin/python3")
 
 
@@ -68,7 +69,7 @@ def check(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[P
     try:
         done = commands.run("scontrol", "ping", timeout_s=SEEN_S)
     except commands.MissingCommand as error:
-        return (wrong("Slurm's commands", str(error), "Run the gate on a login node."),)
+        return (wrong("Slurm's commands", str(error), f"Run the gate on a login node. {UNSEEN}"),)
     except EngineUnavailable as error:
         return (_silent(str(error)),)
     if done.code:
@@ -86,7 +87,7 @@ def check(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[P
 def _silent(message: str) -> PreflightCheck:
     """Why scontrol ping had no good answer: there is no Slurm, or it may answer later."""
     if commands.NO_CONFIGURATION.search(message):
-        remedy = "Run the gate on a login node, or correct slurm.conf (SLURM_CONF)."
+        remedy = f"Run the gate on a login node, or correct slurm.conf (SLURM_CONF). {UNSEEN}"
         return wrong("Slurm's configuration", message, remedy)
     return unanswered("slurmctld", message, ASK_ELSEWHERE)
 

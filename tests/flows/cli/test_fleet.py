@@ -110,7 +110,10 @@ def test_fleet_of_a_node_shows_gates_findings_and_acts(store: FolderStore, tmp_p
     assert 1 == code
     assert out.startswith("node-1 of cluster c is condemned; proven ")
     assert "Open findings:\n  FAIL HARDWARE collective.all_reduce: node-1, rank 3 computes wrong sums" in out
-    assert 1 == out.count("No trend can be told") and ": 11 gates since the node last changed must" in out
+    assert (
+        1 == out.count("No trend can be told")
+        and ": 11 gates since the node last changed are needed, and" in out
+    )
     assert "Acts:\n" in out and "fence 1" in out
     mark = f"X 2025-11-23T08:00:00Z condemned as node-1 by {gate_id(2)}, quick"
     assert f"{mark}: FAIL node-1, rank 3 computes wrong" in out

@@ -285,6 +285,7 @@ def test_a_gate_with_an_example_is_rejected_before_anything_starts(tmp_path: Pat
     message = "cluster.options.image: 123456789012 is an example. Write your own"
     assert f"line 21: {message}" in err
     assert "The same holds for cluster.options.role_arn (line 22)" in error["message"]
+    assert "subnets[0] (line 26): subnet-0123456789abcdef0 is an example. Write the id" in error["message"]
     assert "REJECTED" in (tmp_path / "summary.md").read_text()
     assert not (tmp_path / ".prelaunch").exists()
 

@@ -32,6 +32,10 @@ def test_each_page_says_how_slow_a_part_would_have_been_named() -> None:
     parts = "a node from 5.4 %, a rank at no known limit, a link from 30.9 %"
     text = f"How small a slowdown nccl.pairs could have seen, below the others: {parts}."
     assert [text] == [*sensitivity_lines(verdict)]
+    unknown = replace(verdict, seen_from=(Sensitivity("nccl.pairs", "rank", None),))
+    assert ["nccl.pairs has too few parts to say how small a slowdown it would have named."] == [
+        *sensitivity_lines(unknown)
+    ]
     for page in (
         terminal(healthy(), verdict, "local", width=200),
         markdown(healthy(), verdict, "local"),
@@ -186,6 +190,6 @@ def test_cannot_tell_says_that_evidence_is_missing_only_where_it_is() -> None:
     partly = replace(whole, findings=(busy,), coverage=replace(whole.coverage, checks=checks))
 
     text = explanation(replace(whole, findings=(busy,)))
-    assert "everything was measured, but some of the measurements cannot be relied on" in text
+    assert "nothing is missing, but the measurements cannot be judged as they are" in text
     for one in (replace(whole, findings=(busy, lost)), partly, whole):
         assert "evidence is missing" in explanation(one)

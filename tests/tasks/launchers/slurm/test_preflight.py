@@ -197,6 +197,7 @@ def test_a_slurm_that_is_not_there_is_wrong_and_one_that_is_silent_may_come_back
     assert (PreflightResult.UNSEEN if unreachable else WRONG, unreachable) == (line.result, line.unreachable)
     assert not unreachable or "login node" in line.remedy
     assert words in line.message
+    assert "nothing is known of the partition" in line.remedy
 
 
 def rank_checks() -> JobSpec:
