@@ -70,8 +70,8 @@ OF_VERDICT = "0 go, 1 no-go, 2 rejected, 3 cannot tell, {}130 and 143 interrupte
 # Others say in their description what their codes mean.
 EXIT_CODES = {
     **dict.fromkeys(("gate", "run start", "run follow"), OF_GATE),
-    "plan": "0 nothing but example values is known to be wrong, 2 the gate would be rejected, 3 the engine did not answer, 5 no machines now, or the "
-    "store failed",
+    "plan": "0 nothing but example values is known to be wrong, 2 the gate would be rejected, 3 the engine did not "
+    "answer, 5 no machines now, or the store failed",
     **dict.fromkeys(("check", "explain"), OF_VERDICT.format("")),
     "judge": OF_VERDICT.format("5 the store failed, "),
     "node": OF_VERDICT.format("127 COMMAND does not exist, "),

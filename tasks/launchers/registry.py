@@ -59,14 +59,14 @@ def option_faults(engine: str, options: Mapping[str, object]) -> Iterator[Decode
     types, known_options = shape(importlib.import_module(LAUNCHERS[engine]).Options)
     for name, value in options.items():
         if name not in types:
-            others = [launcher for launcher in LAUNCHERS if name in options_of(launcher)]
             near = nearest(name, tuple(types))
-            has = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it" if others else ALL_KEYS
-            lacks = f"the launcher {engine} has no such option; {has}"
-            reason = lacks if others or near is None else "unknown key"
+            reason = "unknown key" if near else f"the launcher {engine} has no such option; {ALL_KEYS}"
             if name in DeclaredTable.model_fields:
                 reason, near = f"{name} belongs to [cluster.declared]", None
-            yield DecodeError(reason, f"options.{name}", None if others else near)
+            elif others := [launcher for launcher in LAUNCHERS if name in options_of(launcher)]:
+                has = f"{and_text(others)} {'has' if len(others) == 1 else 'have'} it"
+                reason, near = f"the launcher {engine} has no such option; {has}", None
+            yield DecodeError(reason, f"options.{name}", near)
             continue
         try:
             decode(types[name], value, f"options.{name}")

@@ -106,20 +106,16 @@ def _of_runs(runs: Sequence[NcclTestsRun], log: NcclLog, options: ReadOptions) -
     unread = [_fault(run, reason) for run in runs for reason in faults(run)]
     if options.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
-    declared = options.declared.ranks if options.declared else None
-    if (
-        options.declared
-        and (found := max(_nodes_of(run, options.declared) for run in runs)) > options.declared.nodes
-    ):
-        doubt = (
-            f"the output is of {found} nodes, and --nodes says {options.declared.nodes}. Give --nodes {found}"
-        )
-        unread, declared = [*unread, Complete(doubt)], None  # whether ranks are missing cannot be told
-    if options.declared is None:
+    declared = options.declared
+    expected = declared.ranks if declared else None
+    if declared is None:
         unread.append(ONE_PROCESS if any(map(nccl_tests_result.lists_one_process, runs)) else UNRATED)
-    results = [
-        CheckData("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _citations(runs))
-    ]
+    elif (ran_on := max(_nodes_of(run, declared) for run in runs)) > declared.nodes:
+        more = f"the output is of {ran_on} nodes, and --nodes says {declared.nodes}. Give --nodes {ran_on}"
+        unread.append(Complete(more))
+        expected = None  # whether ranks are missing cannot be told
+    metrics = nccl_tests_result.metrics(runs, expected)
+    results = [CheckData("nccl.tests", metrics, _lines(runs), _citations(runs))]
     instance, nodes = options.instance, _nodes(runs, options)
     logged = bool(log.channels)
     if logged or (log.chosen and nodes > 1):
@@ -155,11 +151,11 @@ def _of_log(log: NcclLog, text_: str, options: ReadOptions) -> Reading:
     unread = list(_about_log(log, nodes))
     if text_ and not text_.endswith("\n"):
         unread.append("the last line is not complete: the log was truncated")
-    if options.declared and log.ranks not in (0, options.declared.ranks):
-        number, left = divmod(log.ranks, options.declared.ranks_per_node)
+    if (declared := options.declared) and log.ranks not in (0, declared.ranks):
+        number, left = divmod(log.ranks, declared.ranks_per_node)
         remedy = "Give the log of a run on all GPUs of each node" if left else f"Give --nodes {number}"
         unread.append(
-            Complete(f"the log is of {log.ranks} ranks, and {options.declared.ranks} are declared. {remedy}")
+            Complete(f"the log is of {log.ranks} ranks, but should be of {declared.ranks}. {remedy}")
         )
     if instance is None:
         unread.append(UNDECLARED)

@@ -158,7 +158,7 @@ def _inventory(smi: Document, expected: int, model: str) -> CheckData:
         metrics["unlike_models"] = tuple(int(not is_model(n, model)) if n else None for n in names) or (None,)
     lines = {name: _lines(smi.gpus, name) for name in metrics if name != "gpus"}
     lines |= {"driver": smi.lines.get("driver_version", ""), "cuda": smi.lines.get("cuda_version", "")}
-    silent = [gpu.lines.get(n, "") for gpu in lost for n, why in gpu.unread.items() if LOST.fullmatch(why)]
+    silent = [gpu.lines.get(n, "") for gpu in lost for n, text in gpu.unread.items() if LOST.fullmatch(text)]
     silent.append(smi.lines.get("attached_gpus", ""))
     lines["gpus_missing"] = "\n".join(dict.fromkeys(filter(None, silent)))
     evidence = "\n".join(f"{gpu.label}: {'; '.join(sorted(set(gpu.unread.values())))}" for gpu in lost)
