@@ -41,7 +41,7 @@ ITSELF = "explain"
 NOTHING = Coverage(Count(0, 0), Count(0, 0), Count(0, 0), Count(0, 1))
 # What a tool printed no value for is often what it could not read, and no part of the output is lost.
 NO_VALUE = (
-    "The tool printed no value here: see what it printed instead. If the output is cut, give all of it."
+    "The tool printed no value here: see what it printed instead. If the output was cut, give all of it."
 )
 DECLARE = "Give --instance-type, so that Prelaunch knows what the output must contain."
 
@@ -133,7 +133,8 @@ def _findings(end: CheckData, line: CheckPolicy, facts: Facts, options: ReadOpti
         record = Observation(end.check, SUBJECT, Outcome.MEASURED, 0.0, end.metrics)
         for finding in apply.apply(end.check, replace(line, rules=(rule,)), (record,), 1, context):
             lines = clip(_lines(end, rule, finding.elements))[0]
-            remedy = NO_VALUE if finding.kind is FindingKind.NOT_MEASURED else finding.remedy
+            no_value = NO_VALUE if options.declared else f"{NO_VALUE} {DECLARE}"
+            remedy = no_value if finding.kind is FindingKind.NOT_MEASURED else finding.remedy
             yield replace(finding, subject=SUBJECT, evidence=lines, remedy=remedy)
     yield from _holes(end, context.absent | {rule.metric for rule in line.rules})
 

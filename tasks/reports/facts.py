@@ -19,10 +19,11 @@ from checks.facts.provenance import KEYS, TABLE, Provenance, every_row
 
 FOLDER = Path(folder.__path__[0])
 CODES_SECTION = "Codes and their meanings"
+RATES_SECTION = "Rates expected of such machines (of collectives: the bus bandwidth)"
 # The files, and what people read their rows under. Codes apply to every type with a GPU.
 SECTIONS = {
     "parts": "The most that such a GPU can do",
-    **dict.fromkeys(("collectives", "gemm", "memory", "transfer"), "Rates expected of such machines"),
+    **dict.fromkeys(("collectives", "gemm", "memory", "transfer"), RATES_SECTION),
     "prices": "Prices on demand",
     "durations": "How long the checks take",
     "not_applicable": "Metrics that such a GPU does not have",
