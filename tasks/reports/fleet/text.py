@@ -47,7 +47,7 @@ ADVICE = {
     "then run the gate: if the check passes, the finding is closed.",
     NodeState.CANNOT_TELL: "its last gate lacks evidence about it. Run the gate again. Its report says what is missing.",
     NodeState.DOUBTFUL: "a warning, or a failure that is not of its hardware, is open. Correct what the finding names "
-    "(the report of its gate has the remedy), then run the gate: if the check passes, the finding is closed.",
+    "(prelaunch judge and the gate's id print the remedy), then run the gate: if the check passes, the finding is closed.",
     NodeState.UNPROVEN: "no gate passed it recently enough (--fresh). Run a gate on the machine.",
 }  # fmt: skip
 
