@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from checks.documents.decode import decode, parse_json
+from tasks.gate.approval.answers import keyset_of
 from tasks.gate.outcome import GateOutcome
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, Question, keep_answer
 from tasks.gate_file.request import GateRequest
@@ -23,14 +24,16 @@ def form(action: str, reason: str = REASON, approver: str = "Ada") -> dict[str, 
 
 
 async def paused(running: asyncio.Future[Any], gate_file: Path) -> Any:
-    """The flow run of this gate file, once it waits; None where the gate ended without waiting. Other gates of the server may wait."""
+    """The flow run of this gate file, once it waits and has its form; None where the gate ended without waiting. Others may wait."""
     from prefect.client.orchestration import get_client
 
     async with get_client() as client:
         while not running.done():
             for question in asked(gate_file.parent / "store")[-1:]:
                 found = await client.read_flow_run(UUID(question.flow_run_id))
-                if found.state is not None and found.state.is_paused():
+                saved_last = keyset_of(question.key)["description"]
+                has_form = await client.filter_flow_run_input(found.id, saved_last, 1, set())
+                if found.state is not None and found.state.is_paused() and has_form:
                     return found
             await asyncio.sleep(0.1)
     return None

@@ -127,10 +127,12 @@ class ApprovalWait:
         state.state_details.run_input_keyset = keyset_of(self.question.key)
 
         async def paused() -> State | None:
-            await save_form(client, self.run, self.question, self.description)
             if self.back:
                 await schedule_expiry(client, self.run, self.question)
             response: OrchestrationResult[Any] = await client.set_flow_run_state(self.run, state)
+            # Prefect 3.9 deletes what the keys of a new pause hold. The second request is refused, and its state is the pause.
+            if response.state is None or response.state.is_paused():
+                await save_form(client, self.run, self.question, self.description)
             return response.state
 
         state_now = await self._patiently(paused)

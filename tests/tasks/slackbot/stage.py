@@ -177,11 +177,11 @@ async def _paused(file: Path, key: str, flow: str, gate_id: str) -> str:
         run = UUID(made.json()["id"])
         await client.set_flow_run_state(run, Running(), force=True)
         question: Any = type("Question", (), {"key": key, "gate_id": gate_id})()
-        await save_form(client, run, question, "the findings")
         state: Any = Paused(timeout_seconds=3600, pause_key=pause_name(question))
         state.state_details.run_input_keyset = dict(keyset_of(key))
         done = await client.set_flow_run_state(run, state)
         assert done.state is not None and done.state.is_paused(), done
+        await save_form(client, run, question, "the findings")
     return str(run)
 
 
