@@ -215,6 +215,8 @@ def test_every_reaper_looks_when_a_question_s_time_is_up() -> None:
                 await schedule_expiry(client, asked, question)
             chosen = FlowFilter(id=FlowFilterId(any_=[flow]))
             runs = await client.read_flow_runs(flow_filter=chosen)
+            for deployment in made:  # other tests of this server have no reaper
+                await client.delete_deployment(deployment)
             return made, [run.deployment_id for run in runs if run.deployment_id]
 
     made, looks = asyncio.run(ordered())
