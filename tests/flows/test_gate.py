@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
+import time
 from html import unescape
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities import collections
 
 from flows.cli.main import main
@@ -18,6 +22,7 @@ from tasks.gate.outcome import Decision, GateOutcome
 from tasks.launchers.base import JobState, JobStatus
 from tasks.reports.gate_folder.decision import kept_beside
 from tasks.reports.read import read_input
+from tests.flows.answering import answer_all, form
 from tests.flows.cli.conftest import Captured
 from tests.flows.driving import Play, gate_it, logs, page, request_of, run
 from tests.flows.fake_engine import Engine
@@ -155,6 +160,37 @@ def test_a_run_cancelled_in_prefect_ends(
     (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
     reason = "cancelled in Prefect; the jobs that it had started were ended"
     assert ("cancelled", reason) == (kept["ending"], kept["reason"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("phase", [r"POST \S+/flow_runs/ ", "/artifacts/ ", "/input ", '"COMPLETED"'])
+def test_a_minute_of_503_in_any_phase_changes_no_end(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    """With the patience that a client of a configured server has. From the first such request on a fake answers in its place."""
+    engine.parts, ends = ["warn"], list[float]()
+    real, real_sync = httpx.AsyncClient.send, httpx.Client.send
+
+    def away(request: httpx.Request) -> httpx.Response | None:
+        if not ends and re.search(phase, f"{request.method} {request.url.path} {request.content.decode()}"):
+            ends.append(time.monotonic() + 60)
+        return httpx.Response(503, request=request) if ends and time.monotonic() < ends[0] else None
+
+    async def send(self: httpx.AsyncClient, request: httpx.Request, **more: Any) -> httpx.Response:
+        return away(request) or await real(self, request, **more)
+
+    def send_sync(self: httpx.Client, request: httpx.Request, **more: Any) -> httpx.Response:
+        return away(request) or real_sync(self, request, **more)
+
+    monkeypatch.setattr(httpx.AsyncClient, "send", send)
+    monkeypatch.setattr(httpx.Client, "send", send_sync)
+    request = request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=10)
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 5}):
+        state, outcome = asyncio.run(answer_all(request, form("launch-anyway")))
+
+    assert ends and time.monotonic() > ends[0], "the server was away for a minute"
+    assert ("Launched", Decision.LAUNCHED, 0) == (state.name, outcome.decision, outcome.code)
+    assert engine.idle and not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 
 @pytest.mark.usefixtures("without_prefect")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -77,23 +79,32 @@ def bad_lines(world: World, run: str) -> list[str]:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("stopped", [False, True])
 def test_a_run_that_a_worker_cancels_has_no_error_and_its_reaper_ends_with_a_sentence(
-    world: World, tmp_path: Path
+    world: World, tmp_path: Path, stopped: bool
 ) -> None:
-    """The reaper's last line is the state that it ended in, which says what it did."""
+    """The reaper's last line is the state that it ended in, which says what it did. If the worker is stopped the run ends itself."""
     gate = reapers.deploy(world, CANCELLED, within_s=10)
     request = request_of(write_gate(tmp_path)).model_dump(mode="json")
     with world.worker(pool=CANCELLED) as worker, world.worker(pool=f"{CANCELLED}-reap"):
         run = world.start(gate, {"request": request}, env={"FAKE_NODE": "hang"})
         until(lambda: len(processes_below(tmp_path)) >= 4, 40, worker.log, "the nodes run")
+        if stopped:
+            os.kill(worker.pid, signal.SIGSTOP)
         world.set_state(run, "CANCELLING")
         world.wait(run, "CANCELLED")
-        world.wait_log(run, "Flow run was cancelled.")
+        os.kill(worker.pid, signal.SIGCONT)
+        if not stopped:
+            world.wait_log(run, "Flow run was cancelled.")
         until(lambda: reaper_of(world, run), 60, world.log, "a reaper has looked at it")
         reaper = reaper_of(world, run)[0]
         world.wait(reaper, "COMPLETED")
         said = f"Finished in state LeftAlone('{world.run(run)['name']}: ended Cancelled', type=COMPLETED)"
         world.wait_log(reaper, said)
+        assert "CANCELLED" == world.run(run)["state_type"]
 
-    assert [] == [line for one in (run, reaper) for line in bad_lines(world, one)]
+    # A run that ends itself logs the traceback of the task that found out.
+    quiet = (reaper,) if stopped else (run, reaper)
+    assert [] == [line for one in quiet for line in bad_lines(world, one)]
+    assert [] == processes_below(tmp_path)
     assert said == world.logs(reaper)[-1] and "Finished in state Completed()" not in world.logs(reaper)
