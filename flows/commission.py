@@ -40,6 +40,7 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
     on_cancellation=[end_jobs],
     on_crashed=[end_jobs],
     persist_result=False,
+    retries=0,
 )
 async def commission(request: CommissionRequest) -> State[Any]:
     """Checks whole clusters at the same time, and launches nothing. A cluster's baseline is learned again after a GO.

@@ -64,6 +64,7 @@ FLOW: dict[str, Any] = {
     "on_cancellation": [end_jobs],
     "on_crashed": [end_jobs],
     "persist_result": False,
+    "retries": 0,  # whatever PREFECT_FLOWS_DEFAULT_RETRIES says: Prefect gives a retry that loses its worker to no other
 }
 
 

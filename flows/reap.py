@@ -42,7 +42,7 @@ def run_name() -> str:
     return f"reap {parameters.get('flow_run_id')}, {parameters.get('why')}"
 
 
-@flow(name="reap", flow_run_name=run_name, persist_result=False)
+@flow(name="reap", flow_run_name=run_name, persist_result=False, retries=0)
 async def reap(flow_run_id: str, why: ReapCause = "asked") -> State[Any]:
     """Ends what a dead run left behind: its jobs and machines, and gives its lock back. A run that lives is left alone.
 

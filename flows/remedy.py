@@ -48,7 +48,7 @@ def run_name() -> str:
     return f"remedy {gate_file}"
 
 
-@flow(name="remedy", flow_run_name=run_name, persist_result=False)
+@flow(name="remedy", flow_run_name=run_name, persist_result=False, retries=0)
 async def remedy(request: RemedyRequest) -> State[Any]:
     """Repairs the machines that a gate condemned, proves them, and gives them back, as the gate file allows ([remediation]).
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from html import unescape
 from pathlib import Path
@@ -30,6 +33,7 @@ from tests.flows.gates import KEYS, write_gate
 from tests.flows.pools import fake_gate
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -160,6 +164,18 @@ def test_a_run_cancelled_in_prefect_ends(
     (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
     reason = "cancelled in Prefect; the jobs that it had started were ended"
     assert ("cancelled", reason) == (kept["ending"], kept["reason"])
+
+
+def test_no_setting_makes_prefect_retry_a_flow() -> None:
+    """A run that waits in its process for a retry and loses its worker is offered for ever: "Cannot transition to PENDING"."""
+    flows = ["commission", "gate", "reap", "remedy"]
+    code = "".join(f"from flows.{name} import {name}; print({name}.retries);" for name in flows)
+    environment = {**os.environ, "PREFECT_FLOWS_DEFAULT_RETRIES": "2"}
+    done = subprocess.run(
+        (sys.executable, "-c", code), env=environment, cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert ["0"] * len(flows) == done.stdout.split(), done.stderr
 
 
 @pytest.mark.long
