@@ -22,22 +22,7 @@ from tests.programs import executable, python_line
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 DCGM = "4.2.3"
 NO_ENGINE = "Error: unable to establish a connection to the specified host: localhost\n"
-_DCGMI = """{first_line}
-# A fake dcgmi for Prelaunch's tests: it replays recordings while a host engine listens.
-import os, socket, sys, time
-try:
-    socket.create_connection(("127.0.0.1", {port}), 1).close()
-except OSError:
-    sys.stderr.write({no_engine!r})
-    sys.exit(1)
-if "dmon" in sys.argv:
-    while True:
-        print("#Entity   XID\\nID")
-        for gpu in range({gpus}):
-            print(f"GPU {{gpu}}     N/A", flush=True)
-        time.sleep(0.2)
-os.execv({answers!r}, [{answers!r}, *sys.argv[1:]])
-"""
+_DCGMI = Path(__file__).with_name("dcgmi.template").read_text()
 _ENGINE = """{first_line}
 # A fake nv-hostengine for Prelaunch's tests: it listens, and that is all.
 import socket

@@ -144,7 +144,7 @@ def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> 
     assert "drained" in text
     assert "rebooting (allowed by U1)" in text
     assert "Now n1 is out of service (DOWN*), and job 7 runs on it; nobody knows whether n2 gets" in text
-    assert "To test it again: prelaunch gate /" in text
+    assert "To test it, log in there: prelaunch check --instance-type cpu" in text
 
 
 @pytest.mark.parametrize("state", [ActState.DONE, ActState.REFUSED, ActState.AMBIGUOUS])

@@ -30,29 +30,7 @@ DEADLINE_S = 3600.0
 PATIENCE_S = 30.0
 # A fake dcgmi and the diagnostic of its host engine, which lives in a session of its own: it ends only if dcgmi, asked by a signal,
 # stops it.
-FAKE = """{first_line}
-import os, signal, subprocess, sys, time
-if os.fork() == 0:
-    if os.fork():  # the diagnostic is no child of dcgmi
-        os._exit(0)
-    os.setsid()
-    with open("/proc/self/comm", "w") as file:
-        file.write({name!r})
-    open({pid!r}, "w").write(str(os.getpid()))
-    os.close(1); os.close(2)
-    time.sleep(3600)
-def stop(number, frame):
-    if {stops}:
-        os.kill(int(open({pid!r}).read()), signal.SIGKILL)
-    sys.exit(203)
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, stop if {ends} else signal.SIG_IGN)
-while not os.path.exists({pid!r}) or not open({pid!r}).read():
-    time.sleep(0.01)
-open({ready!r}, "w").close()
-while True:
-    time.sleep(3600)
-"""
+FAKE = Path(__file__).with_name("deaf_dcgmi.template").read_text()
 
 
 @pytest.fixture
