@@ -1,9 +1,10 @@
 """What judging all checks of the shipped policy costs on a large cluster, and what its page costs. Constructed, not measured.
 
-`python -m tests.benchmarks.shipped_checks [--nodes 5000] [--pairs]` makes a report of so many p5.48xlarge with every value as
-expected, give or take 1 %; with `--pairs` also the tests of pairs of nodes (up to 256 nodes a list of all other nodes per node is
-quadratic). A process of its own reads and judges it, and another one is `prelaunch judge` of it. JSON on stdout: CPU seconds until the
-report is read, until the verdict, for the HTML page, and of the whole command, and the peak RSS of both.
+`python -m tests.benchmarks.shipped_checks [--nodes 5000] [--pairs [PROFILE]]` makes a report of so many p5.48xlarge with every
+value as expected, give or take 1 %; with `--pairs` also the tests of pairs of nodes (up to 256 nodes a list of all other nodes
+per node is quadratic; the profile deep tests all pairs of 512). A process of its own reads and judges it, and another one is
+`prelaunch judge` of it. JSON on stdout: CPU seconds until the report is read, until the verdict, for the HTML page, and of the
+whole command, and the peak RSS of both.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+from checks.model import Profile
+
 ROOT = Path(__file__).resolve().parents[2]
 
 KIND, SEED = "p5.48xlarge", 20261123
 SPEEDS = ("gbps", "tflops", "per_s", "_us", "_ms")
 
 
-def make(nodes: int, out: Path, pairs: bool) -> None:
+def make(nodes: int, out: Path, pairs: Profile | None) -> None:
     """Write the report. Times and host loads differ, as they do in real reports."""
     from checks.documents.report import dump
     from checks.model import Observation, Value
@@ -51,7 +54,7 @@ def make(nodes: int, out: Path, pairs: bool) -> None:
         begun, took = round(chance.uniform(1, 60), 3), round(chance.uniform(0.1, 9), 3)
         return replace(row, metrics={**host, **own}, started_s=begun, seconds=took)
 
-    report = expected_report(KIND, nodes, peers=pairs)
+    report = expected_report(KIND, nodes, pairs or Profile.STANDARD, peers=pairs is not None)
     out.write_bytes(dump(replace(report, observations=tuple(map(varied, report.observations)))))
 
 
@@ -97,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Make the report, and judge it in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--pairs", action="store_true")
+    parser.add_argument("--pairs", nargs="?", type=Profile, const=Profile.STANDARD)
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--command", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args(argv)
